@@ -1,6 +1,7 @@
 //! From an error to one line that says what went wrong and what to do, and to the word for programs.
 
 use std::{
+    error::Error as StdError,
     io::{self, ErrorKind as IoErrorKind},
     net::{Ipv4Addr, UdpSocket},
 };
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// Returns what went wrong, for programs to tell.
-pub(crate) fn kind(error: &anyhow::Error) -> Option<ErrorKind> {
+pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
     match error.downcast_ref::<Error>() {
         Some(error) => Some(error.kind()),
         None => error.downcast_ref::<client::Error>().map(kind_of),
@@ -22,7 +23,7 @@ pub(crate) fn kind(error: &anyhow::Error) -> Option<ErrorKind> {
 }
 
 /// Returns the word by which programs tell what went wrong.
-pub(crate) fn word(error: &anyhow::Error) -> &'static str {
+pub(crate) fn word(error: &(dyn StdError + 'static)) -> &'static str {
     match (failure(error), kind(error)) {
         (Some(failure), _) => failure.exit.outcome(),
         (None, Some(kind)) => word_of(kind),
@@ -83,9 +84,11 @@ pub(crate) fn words() -> Vec<&'static str> {
 }
 
 /// Returns the line for a person.
-pub(crate) fn explain(error: &anyhow::Error) -> String {
+pub(crate) fn explain(error: &(dyn StdError + 'static)) -> String {
     let mut line = String::new();
-    for cause in error.chain() {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        next = cause.source();
         let words = cause.to_string();
         // The standard library puts the number behind the system's words.
         let words = words.split(" (os error").next().unwrap_or_default();
@@ -104,7 +107,7 @@ pub(crate) fn explain(error: &anyhow::Error) -> String {
     }
 }
 
-fn advice(error: &anyhow::Error) -> Option<String> {
+fn advice(error: &(dyn StdError + 'static)) -> Option<String> {
     let Some(error) = error.downcast_ref::<Error>() else {
         return client_advice(error.downcast_ref()?).map(str::to_owned);
     };
@@ -192,7 +195,7 @@ mod tests {
     fn a_cause_is_told_once() {
         let source = std::sync::Arc::new(io::Error::from_raw_os_error(111));
         let error = client::Error::Resolve { host: "nas".to_owned(), source };
-        let line = explain(&about(error, "nas:/x").into());
+        let line = explain(&about(error, "nas:/x"));
         let wanted =
             "nas:/x: cannot find the host nas: Connection refused (check the name, or give the address)";
         assert_eq!(line, wanted);

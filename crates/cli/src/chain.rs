@@ -10,10 +10,9 @@ use nfs_wireless_client::{Client, FileHandle, Metadata, NfsStatus};
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Error, ErrorKind, Result, ResultExt, has_status, is_missing},
     remote::{self, Found},
-    report::Reporter,
     url::Remote,
 };
 
@@ -101,21 +100,16 @@ impl Chain {
     ///
     /// # Errors
     /// What looking fails of.
-    pub(crate) async fn holds_now(&self, connections: &Connections, reporter: &Reporter) -> Result<bool> {
-        self.holds_since(Instant::now(), connections, reporter).await
+    pub(crate) async fn holds_now(&self, context: Context<'_>) -> Result<bool> {
+        self.holds_since(Instant::now(), context).await
     }
 
     /// As [`Chain::holds_now`]; what was looked up after `begun` is not looked up again.
     ///
     /// # Errors
     /// As [`Chain::holds_now`].
-    pub(crate) async fn holds_since(
-        &self,
-        begun: Instant,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<bool> {
-        self.look(LOOKED_UP_AT_ONCE, begun, connections, reporter).await
+    pub(crate) async fn holds_since(&self, begun: Instant, context: Context<'_>) -> Result<bool> {
+        self.look(LOOKED_UP_AT_ONCE, begun, context).await
     }
 
     /// As [`Chain::holds_now`], for one removal or change; what was looked up a moment ago, and few of them ago, is not looked up again.
@@ -123,18 +117,12 @@ impl Chain {
     ///
     /// # Errors
     /// As [`Chain::holds_now`].
-    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> Result<bool> {
-        self.look(0, Instant::now(), connections, reporter).await
+    pub(crate) async fn holds(&self, context: Context<'_>) -> Result<bool> {
+        self.look(0, Instant::now(), context).await
     }
 
     /// Looks the last `now` names up, and those above them that were not looked up a moment before `begun`.
-    async fn look(
-        &self,
-        now: usize,
-        begun: Instant,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<bool> {
+    async fn look(&self, now: usize, begun: Instant, context: Context<'_>) -> Result<bool> {
         let links: Vec<&Link> = self.links().collect();
         let looks = links.iter().enumerate().map(|(index, link)| {
             let lasts = LOOK_LASTS.max(link.entry.client.round_trip() * LOOK_LASTS_ROUND_TRIPS);
@@ -143,12 +131,12 @@ impl Chain {
             let lasts_changes = LOOK_LASTS_CHANGES * links.len() as u32;
             let is_due = index < now || link.counts(lasts_changes);
             let since = if is_due { begun } else { begun.checked_sub(lasts).unwrap_or(begun) };
-            link.holds_since(since, connections, reporter)
+            link.holds_since(since, context)
         });
         let looks = try_join_all(looks).await?;
         // Of directories below one that was moved nothing need be said.
         let lost = links.iter().zip(looks).rev().find(|(_, holds)| !holds);
-        lost.map_or(Ok(true), |(link, _)| link.tell(reporter).map(|()| false))
+        lost.map_or(Ok(true), |(link, _)| link.tell(context).map(|()| false))
     }
 }
 
@@ -161,12 +149,7 @@ impl Link {
     }
 
     /// Whether the name leads to the directory; what was found after `since` counts, and so does that it did not.
-    async fn holds_since(
-        &self,
-        since: Instant,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<bool> {
+    async fn holds_since(&self, since: Instant, context: Context<'_>) -> Result<bool> {
         let is_known = || self.is_lost.get() || self.looked.get().is_some_and(|looked| looked >= since);
         if is_known() {
             return Ok(!self.is_lost.get());
@@ -176,18 +159,18 @@ impl Link {
             return Ok(!self.is_lost.get());
         }
         let begun = Instant::now();
-        let holds = self.entry.holds(connections, reporter).await?;
+        let holds = self.entry.holds(context).await?;
         self.looked.set(Some(begun));
         self.changes.set(0);
         self.is_lost.set(!holds);
         Ok(holds)
     }
 
-    fn tell(&self, reporter: &Reporter) -> Result<()> {
+    fn tell(&self, context: Context<'_>) -> Result<()> {
         if self.is_told.replace(true) {
             return Ok(());
         }
-        reporter.fail(moved(&self.entry.remote))
+        context.events.fail(moved(&self.entry.remote))
     }
 }
 
@@ -202,7 +185,7 @@ impl Entry {
     ///
     /// # Errors
     /// What looking fails of.
-    pub(crate) async fn holds(&self, connections: &Connections, reporter: &Reporter) -> Result<bool> {
+    pub(crate) async fn holds(&self, context: Context<'_>) -> Result<bool> {
         let Self { client, parent, remote, handle, file } = self;
         let Some(name) = remote.name() else { return Ok(true) };
         match client.lookup(*parent, name).await {
@@ -216,12 +199,12 @@ impl Entry {
             }
             Ok(_) => {}
             Err(error) if is_missing(&error) || has_status(&error, NfsStatus::NOTDIR) => {}
-            Err(error) if error.is_stale() => connections.forget(client),
+            Err(error) if error.is_stale() => context.servers.forget(client),
             Err(error) => return Err(error).at(remote),
         }
         // It may be the name of a link, or the server has forgotten what holds it.
-        let found = match remote::find_again(connections, reporter, remote).await {
-            Ok(found) => remote::follow(connections, reporter, found).await,
+        let found = match remote::find_again(context, remote).await {
+            Ok(found) => remote::follow(context, found).await,
             missing => missing,
         };
         match found {

@@ -35,14 +35,14 @@ pub(crate) fn execute(command: Command) -> ExitCode {
     macro_rules! on_servers {
         ($arguments:expr, $run:path) => {
             Process::new(&$arguments.connection, &$arguments.output)
-                .run(async |connections, reporter| $run(&$arguments, connections, reporter).await)
+                .run(async |context, reporter| $run(&$arguments, context, reporter).await)
         };
     }
     macro_rules! changing {
         ($arguments:expr, $run:path) => {
             Process::new(&$arguments.connection, &$arguments.output)
                 .that_changes($arguments.verbose)
-                .run(async |connections, reporter| $run(&$arguments, connections, reporter).await)
+                .run(async |context, reporter| $run(&$arguments, context, reporter).await)
         };
     }
     let exit = match command {

@@ -85,6 +85,11 @@ impl Connections {
         }
     }
 
+    /// Returns the counters of what is done.
+    pub(crate) const fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
     /// Returns how many entries of one directory are read, at most: a server may list for ever.
     pub(crate) fn max_entries(&self) -> u64 {
         self.arguments.or_default().max_entries()

@@ -44,15 +44,13 @@ pub(crate) use self::{
     tags::Tags,
 };
 use crate::{
-    connections::Connections,
+    context::{Context, Counting},
     descriptors,
     error::{Error, ErrorKind, Result},
-    event::{Change, Event, Name, Warning},
+    event::{Change, Counts, Event, Name, Skip, Warning},
     local::{self, Key, StateHome},
-    outcome::Skip,
     progress::Share,
     remote::Children,
-    report::Reporter,
     text::escape,
     url::Target,
 };
@@ -172,8 +170,8 @@ struct Processed {
 /// One run of `nfsw cp` or `nfsw sync`.
 struct Run<'a> {
     copy: &'a Copy,
-    connections: &'a Connections,
-    reporter: &'a Reporter,
+    context: Context<'a>,
+    told: &'a Counting<'a>,
     throttle: stream::Throttle,
     tags: Tags,
     /// What an interrupted run of a whole tree has copied.
@@ -205,12 +203,19 @@ struct Queue {
 ///
 /// # Errors
 /// What ended the run; failures of single files are reported and the rest is copied.
-pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Reporter) -> Result<()> {
+pub(crate) async fn run(copy: &Copy, context: Context<'_>) -> Result<Counts> {
+    let told = Counting::new(context.events);
+    // It is large.
+    Box::pin(copy_all(copy, Context { events: &told, ..context }, &told)).await?;
+    Ok(told.counts())
+}
+
+async fn copy_all<'a>(copy: &'a Copy, context: Context<'a>, told: &'a Counting<'a>) -> Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
     let tags = Tags::new(&copy.state);
-    let plan = plan::plan(copy, &tags, connections, reporter).await?;
+    let plan = plan::plan(copy, &tags, context).await?;
     let done = match &plan {
-        plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, reporter, key, works)?,
+        plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, context, key, works)?,
         plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
     };
     let sync = copy.sync.map(|options| {
@@ -220,11 +225,10 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
         };
         Syncing::new(options, root)
     });
-    reporter.handle(&Event::Planned { is_sync: sync.is_some(), is_dry_run: copy.dry_run })?;
+    context.events.tell(&Event::Planned { is_sync: sync.is_some(), is_dry_run: copy.dry_run })?;
     let (refusals, key, marked, looks) = Default::default();
     let most = Cell::new(descriptors::at_once());
-    let run =
-        Run { copy, connections, reporter, throttle, tags, done, sync, refusals, key, marked, most, looks };
+    let run = Run { copy, context, told, throttle, tags, done, sync, refusals, key, marked, most, looks };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -236,8 +240,8 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
                 ended = run.end_looks().await;
             }
             for target in run.marked.take() {
-                if ended.is_ok() && !reporter.has_failures() {
-                    ended = target.place.remove_mark(connections, reporter).await;
+                if ended.is_ok() && !told.has_failures() {
+                    ended = target.place.remove_mark(context).await;
                 }
                 if ended.is_ok() {
                     ended = run.release(target).await;
@@ -252,9 +256,9 @@ pub(crate) async fn run(copy: &Copy, connections: &Connections, reporter: &Repor
             ended
         }
     };
-    reporter.handle(&Event::Done { is_verified: copy.verify })?;
+    context.events.tell(&Event::Done { is_verified: copy.verify })?;
     ended?;
-    if let Some(done) = run.done.filter(|_| !reporter.has_failures()) {
+    if let Some(done) = run.done.filter(|_| !told.has_failures()) {
         done.finish();
     }
     Ok(())
@@ -272,7 +276,7 @@ impl Copy {
 
 /// Opens the list of what an interrupted run has copied from the same sources to the same target;
 /// `None` where none is kept.
-fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
+fn open_done(copy: &Copy, context: Context<'_>, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
     let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
     let (session, server) = match &frame.place {
         Place::Remote(place) => ([0; 16], Some(place.client.address())),
@@ -281,7 +285,7 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> Re
     };
     match Done::open(&copy.state, key, server, session, copy.preserve) {
         Ok(None) => {
-            reporter.handle(&Event::Warning(Warning::NotResumableBesideAnother))?;
+            context.events.tell(&Event::Warning(Warning::NotResumableBesideAnother))?;
             Ok(None)
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -289,7 +293,7 @@ fn open_done(copy: &Copy, reporter: &Reporter, key: &[u8], works: &[Work]) -> Re
             Err(Error::other(text))
         }
         Err(error) => {
-            reporter.handle(&Event::Warning(Warning::NotResumable(&error)))?;
+            context.events.tell(&Event::Warning(Warning::NotResumable(&error)))?;
             Ok(None)
         }
         Ok(done) => Ok(done),
@@ -310,14 +314,14 @@ impl Run<'_> {
             let path = escape(&path);
             let there = if others.is_empty() { format!("{source}/{path}") } else { path.into_owned() };
             let text = format!("{there}: listed in --files-from, but not there");
-            self.reporter.fail(Error::new(ErrorKind::SourceMissing, text))?;
+            self.context.events.fail(Error::new(ErrorKind::SourceMissing, text))?;
         }
         Ok(())
     }
 
     async fn work_off(&self, works: Vec<Work>) -> Result<()> {
         let mut queue = Queue::default();
-        queue.add(works, self.reporter);
+        queue.add(works, self.context);
         let mut running = FuturesUnordered::new();
         let mut large = 0;
         let mut end = Ok(());
@@ -362,7 +366,7 @@ impl Run<'_> {
                     result
                 }
             };
-            let mut results = vec![result.map(|children| queue.add(children, self.reporter))];
+            let mut results = vec![result.map(|children| queue.add(children, self.context))];
             for frame in frames {
                 results.push(self.release(frame).await);
             }
@@ -376,7 +380,7 @@ impl Run<'_> {
                             end = Err(error);
                         }
                     }
-                    Err(error) if end.is_ok() => self.reporter.fail(error)?,
+                    Err(error) if end.is_ok() => self.context.events.fail(error)?,
                     Err(_) => {}
                 }
             }
@@ -401,7 +405,7 @@ impl Run<'_> {
     /// Lets go of a directory, and of those above it that are complete with it.
     async fn release(&self, frame: Rc<Frame>) -> Result<()> {
         let look = |frame: &Frame| self.look(frame);
-        Frame::release(frame, self.connections, self.reporter, self.copy.preserve, look).await
+        Frame::release(frame, self.context, self.copy.preserve, look).await
     }
 
     /// Looks whether the name of a directory that something was copied into still leads to it, and says if not.
@@ -416,14 +420,13 @@ impl Run<'_> {
             Place::Local { .. } => Err(moved(&frame.place.own_name().shown)),
             Place::Planned(_) => Ok(()),
             Place::Remote(place) => {
-                let (connections, reporter) = (self.connections, self.reporter);
+                let context = self.context;
                 let Some(entry) = place.entry() else { return Ok(()) };
                 let look = async move {
-                    match entry.holds(connections, reporter).await {
+                    match entry.holds(context).await {
                         Ok(true) => Ok(()),
-                        Ok(false) => reporter.fail(moved(&entry.remote)),
-                        Err(error) if error.ends_run() => Err(error),
-                        Err(error) => reporter.fail(error),
+                        Ok(false) => context.events.fail(moved(&entry.remote)),
+                        Err(error) => context.events.fail(error),
                     }
                 };
                 self.looks.borrow().push(look.boxed_local());
@@ -472,8 +475,8 @@ impl Run<'_> {
             (Kind::File, Some(name)) | (Kind::Special(FIFO), Some(name))
                 if node.kind == Kind::File || is_named && node.is_local() && !self.copy.recursive =>
             {
-                let share = Share::new(self.reporter.activity(), node.expected_bytes());
-                self.reporter.activity().set_current(escape(&name).into_owned());
+                let share = Share::new(self.context.servers.activity(), node.expected_bytes());
+                self.context.servers.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 self.file(item).await.map(|()| Vec::new())
             }
@@ -515,22 +518,15 @@ impl Run<'_> {
         };
         let _turn = self.turn(frame, name).await?;
         let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
-        let was = frame.place.present(self.connections, self.reporter, name).await?;
+        let was = frame.place.present(self.context, name).await?;
         if was.is_none() && !self.copy.dry_run {
-            frame.touch(self.connections, self.reporter).await;
+            frame.touch(self.context).await;
         }
         let mark = frame.marks().then(|| mark::of(node));
         let dry_run = self.copy.dry_run;
         let mut place = frame
             .place
-            .directory(
-                self.connections,
-                self.reporter,
-                (name, &self.tags),
-                created_mode,
-                dry_run,
-                mark.as_deref(),
-            )
+            .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
         self.remove_left(&mut place).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
@@ -549,7 +545,7 @@ impl Run<'_> {
         let mut is_marked = changes && frame.marks();
         if is_named
             && !frame.marks()
-            && let Some(mark) = place.mark(self.connections, self.reporter).await?
+            && let Some(mark) = place.mark(self.context).await?
         {
             mark::check(place.own_name().shown, &mark, &mark::of(node), "")?;
             is_marked = changes;
@@ -580,20 +576,17 @@ impl Run<'_> {
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {
         let _turn = self.turn(frame, name).await?;
         self.claim(frame, name, node)?;
-        let present = frame.place.present(self.connections, self.reporter, name).await?;
+        let present = frame.place.present(self.context, name).await?;
         let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
             return Ok(());
         };
         let target = node.read_link().await?;
         if !self.copy.dry_run {
-            frame.touch(self.connections, self.reporter).await;
+            frame.touch(self.context).await;
             let times = self.copy.preserve.then_some(node.attributes.times);
             let replaces = self.replaces(present.as_ref().map(Version::from));
             let place = &frame.place;
-            if !place
-                .symlink(self.connections, self.reporter, (name, &self.tags), (&target, times), replaces)
-                .await?
-            {
+            if !place.symlink(self.context, (name, &self.tags), (&target, times), replaces).await? {
                 return self.skip_taken(node, &place.name(name));
             }
         }
@@ -607,14 +600,14 @@ impl Run<'_> {
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> Result<()> {
-        self.reporter.activity().file_done();
-        self.reporter.handle(&Event::Skipped { source: &node.name(), target, reason })
+        self.context.servers.activity().file_done();
+        self.context.events.tell(&Event::Skipped { source: &node.name(), target, reason })
     }
 
     /// Says what was copied, or would be.
     fn say_change(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> Result<()> {
         if self.sync.is_none() || node.kind != Kind::Directory {
-            self.reporter.activity().file_done();
+            self.context.servers.activity().file_done();
         }
         let path = filter::below(frame.relative(), name);
         self.say(node, &frame.place.name(name), Some((&path, change)))
@@ -622,24 +615,24 @@ impl Run<'_> {
 
     fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> Result<()> {
         let (what, bytes) = (node.kind.into(), node.attributes.size);
-        self.reporter.handle(&Event::Copied { what, source: &node.name(), target, bytes, change })
+        self.context.events.tell(&Event::Copied { what, source: &node.name(), target, bytes, change })
     }
 
     fn warn(&self, warning: Warning<'_>) {
         // A reader who left is noticed at the next line that matters.
-        let _ = self.reporter.handle(&Event::Warning(warning));
+        let _ = self.context.events.tell(&Event::Warning(warning));
     }
 }
 
 impl Queue {
-    fn add(&mut self, works: Vec<Work>, reporter: &Reporter) {
+    fn add(&mut self, works: Vec<Work>, context: Context<'_>) {
         // The last one in is the first one out, so this keeps the order of the names.
         for work in works.into_iter().rev() {
             match work.node.kind {
                 Kind::Directory => self.directories.push(work),
                 Kind::File | Kind::Symlink | Kind::Special(_) => {
                     let bytes = work.node.expected_bytes();
-                    reporter.activity().expect(bytes);
+                    context.servers.activity().expect(bytes);
                     if bytes >= LARGE_BYTES { self.large.push(work) } else { self.small.push(work) }
                 }
             }

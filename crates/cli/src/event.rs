@@ -1,10 +1,9 @@
 //! What happens in a run, as types: whoever begins one puts them into words, counts them, or takes them as they are.
 
-use std::{io, ops::Range, os::unix::ffi::OsStrExt, path::Path};
+use std::{collections::BTreeMap, io, ops::Range, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{
-    error::show,
-    outcome::Skip,
+    error::{Error, show},
     url::{encode_url, join},
 };
 
@@ -74,6 +73,25 @@ impl Change {
     }
 }
 
+/// Why a file was left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Skip {
+    /// An interrupted run of the same command has copied it.
+    Complete,
+    /// Something has its name, and nothing that exists was to be replaced.
+    Exists,
+    /// What has its name is newer, or as new.
+    NotOlder,
+    /// What has its name is newer and was not to be replaced, which is a failure of the run.
+    Newer,
+    /// It is as its source.
+    Unchanged,
+    /// It is a fifo, a socket or a device.
+    Special,
+    /// It is what an interrupted copy of the file beside it has left, and its name is needed for the copy of that file.
+    Partial,
+}
+
 /// What happens. Events of a dry run say what would happen.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
@@ -103,6 +121,8 @@ pub(crate) enum Event<'a> {
     Differs { source: &'a Name, target: &'a Name, ranges: &'a [Range<u64>] },
     /// Something that the source does not have is deleted.
     Deleted { target: &'a Name, path: &'a [u8], is_directory: bool },
+    /// Something failed, and the run goes on.
+    Failed(&'a Error),
     /// The run goes on, and the user should know.
     Warning(Warning<'a>),
     /// All that could be done was done.
@@ -112,6 +132,8 @@ pub(crate) enum Event<'a> {
 /// What the user should know.
 #[derive(Debug)]
 pub(crate) enum Warning<'a> {
+    /// Something is odd about the options of a URL.
+    Option(&'a str),
     /// The destination does not keep modes or times, for this reason.
     NotKept(&'a str),
     /// A server does not keep set-user-ID and set-group-ID bits.
@@ -145,4 +167,46 @@ pub(crate) enum Warning<'a> {
 pub(crate) enum NotDone {
     Copying,
     Listing,
+}
+
+/// What a run has done, or would do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// Files and links that were copied.
+    pub(crate) copied: u64,
+    /// Directories that copies went into.
+    pub(crate) directories: u64,
+    /// Copies that went on with what an earlier run had left.
+    pub(crate) resumed: u64,
+    /// Copies that were read again and are equal to their sources.
+    pub(crate) verified: u64,
+    /// Files and directories that a sync has deleted.
+    pub(crate) deleted: u64,
+    /// Files that were left as they are.
+    pub(crate) skipped: BTreeMap<Skip, u64>,
+    /// What failed.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    /// Counts an event.
+    pub(crate) fn count(&mut self, event: &Event<'_>) {
+        let count = match event {
+            Event::Copied { what: What::Directory, .. } => &mut self.directories,
+            Event::Copied { .. } | Event::Written => &mut self.copied,
+            Event::Resumed { .. } => &mut self.resumed,
+            Event::Verified => &mut self.verified,
+            Event::Deleted { .. } => &mut self.deleted,
+            Event::Skipped { reason, .. } => self.skipped.entry(*reason).or_default(),
+            Event::KeptNewer { .. } => self.skipped.entry(Skip::Newer).or_default(),
+            Event::Failed(_) => &mut self.failed,
+            Event::Planned { .. } | Event::Differs { .. } | Event::Warning(_) | Event::Done { .. } => return,
+        };
+        *count += 1;
+    }
+
+    /// Whether anything failed, or a newer file was kept.
+    pub(crate) fn has_failures(&self) -> bool {
+        self.failed > 0 || self.skipped.contains_key(&Skip::Newer)
+    }
 }

@@ -52,7 +52,7 @@ impl Exit {
     }
 
     /// Returns the status that an error stands for.
-    pub(crate) fn of(error: &anyhow::Error) -> Self {
+    pub(crate) fn of(error: &(dyn error::Error + 'static)) -> Self {
         if let Some(failure) = failure(error) {
             return failure.exit;
         }
@@ -119,7 +119,7 @@ impl Failure {
 }
 
 /// Returns the failure of the command that an error is, or for which it stopped a copy.
-pub(crate) fn failure(error: &anyhow::Error) -> Option<&Failure> {
+pub(crate) fn failure<'a>(error: &'a (dyn error::Error + 'static)) -> Option<&'a Failure> {
     let stop = || error.downcast_ref::<Error>()?.stop()?.downcast_ref();
     error.downcast_ref().or_else(stop)
 }

@@ -11,6 +11,7 @@ mod command;
 mod complete;
 mod config;
 mod connections;
+mod context;
 mod copy;
 mod descriptors;
 mod error;
@@ -140,7 +141,7 @@ fn helped(printed: io::Result<()>, line: &[OsString]) -> Exit {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let error = report::stdout_error(error);
             complain(&error.to_string(), line);
-            Exit::of(&error)
+            Exit::of(error.as_ref())
         }
         _ => Exit::Done,
     }

@@ -196,7 +196,7 @@ mod tests {
             (["--loss", "150%"], "--loss"),
         ] {
             let error = link(&options).unwrap_err();
-            assert_eq!(crate::exit::Exit::of(&error), crate::exit::Exit::Usage);
+            assert_eq!(crate::exit::Exit::of(error.as_ref()), crate::exit::Exit::Usage);
             let text = error.to_string();
             assert!(text.contains(part), "{options:?}: {text}");
         }

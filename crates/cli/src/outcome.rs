@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Value, json};
 
-use crate::exit::Exit;
+use crate::{event::Skip, exit::Exit};
 
 /// What became of everything that a run was asked for. The exit status is computed from this and from nothing else.
 #[derive(Clone, Debug, Default)]
@@ -25,73 +25,53 @@ pub(crate) struct Outcome {
     is_unprinted: bool,
 }
 
-/// Why a file was left as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Skip {
-    /// An interrupted run of the same command has copied it.
-    Complete,
-    /// Something has its name, and nothing that exists was to be replaced.
-    Exists,
-    /// What has its name is newer, or as new.
-    NotOlder,
-    /// What has its name is newer and was not to be replaced, which is a failure of the run.
-    Newer,
-    /// It is as its source.
-    Unchanged,
-    /// It is a fifo, a socket or a device.
-    Special,
-    /// It is what an interrupted copy of the file beside it has left, and its name is needed for the copy of that file.
-    Partial,
+/// All reasons.
+const SKIPS: [Skip; 7] = [
+    Skip::Complete,
+    Skip::Exists,
+    Skip::NotOlder,
+    Skip::Newer,
+    Skip::Unchanged,
+    Skip::Special,
+    Skip::Partial,
+];
+
+/// Returns the word for a reason in JSON.
+pub(crate) const fn skip_name(reason: Skip) -> &'static str {
+    match reason {
+        Skip::Complete => "complete",
+        Skip::Exists => "exists",
+        Skip::NotOlder => "not_older",
+        Skip::Newer => "newer",
+        Skip::Unchanged => "unchanged",
+        Skip::Special => "special",
+        Skip::Partial => "partial",
+    }
 }
 
-impl Skip {
-    const ALL: [Self; 7] = [
-        Self::Complete,
-        Self::Exists,
-        Self::NotOlder,
-        Self::Newer,
-        Self::Unchanged,
-        Self::Special,
-        Self::Partial,
-    ];
-
-    /// Returns the word for JSON.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Exists => "exists",
-            Self::NotOlder => "not_older",
-            Self::Newer => "newer",
-            Self::Unchanged => "unchanged",
-            Self::Special => "special",
-            Self::Partial => "partial",
-        }
+/// Returns the words for a reason, for people.
+pub(crate) const fn skip_words(reason: Skip) -> &'static str {
+    match reason {
+        Skip::Complete => "was copied by the interrupted run",
+        Skip::Exists => "exists",
+        Skip::NotOlder => "is not older than its source",
+        Skip::Newer => "is newer than its source",
+        Skip::Unchanged => "is as its source",
+        Skip::Special => "is a special file",
+        Skip::Partial => "is left of an interrupted copy of the file beside it",
     }
+}
 
-    /// Returns the words for people.
-    pub(crate) const fn words(self) -> &'static str {
-        match self {
-            Self::Complete => "was copied by the interrupted run",
-            Self::Exists => "exists",
-            Self::NotOlder => "is not older than its source",
-            Self::Newer => "is newer than its source",
-            Self::Unchanged => "is as its source",
-            Self::Special => "is a special file",
-            Self::Partial => "is left of an interrupted copy of the file beside it",
-        }
-    }
-
-    /// Returns the words that follow the number of such files.
-    const fn counted(self) -> &'static str {
-        match self {
-            Self::Complete => "copied by an earlier run",
-            Self::Exists => "skipped (exists)",
-            Self::NotOlder => "skipped (not older)",
-            Self::Newer => "kept (newer)",
-            Self::Unchanged => "unchanged",
-            Self::Special => "skipped (special)",
-            Self::Partial => "skipped (partial)",
-        }
+/// Returns the words that follow the number of such files.
+const fn skip_counted(reason: Skip) -> &'static str {
+    match reason {
+        Skip::Complete => "copied by an earlier run",
+        Skip::Exists => "skipped (exists)",
+        Skip::NotOlder => "skipped (not older)",
+        Skip::Newer => "kept (newer)",
+        Skip::Unchanged => "unchanged",
+        Skip::Special => "skipped (special)",
+        Skip::Partial => "skipped (partial)",
     }
 }
 
@@ -176,8 +156,8 @@ impl Outcome {
 
     /// Returns the counts for JSON.
     pub(crate) fn to_json(&self) -> Value {
-        let skipped: serde_json::Map<_, _> = Skip::ALL
-            .map(|reason| (reason.name().to_owned(), self.count(reason).into()))
+        let skipped: serde_json::Map<_, _> = SKIPS
+            .map(|reason| (skip_name(reason).to_owned(), self.count(reason).into()))
             .into_iter()
             .collect();
         json!({
@@ -200,7 +180,7 @@ impl Outcome {
             let _ = write!(line, " ({} resumed)", self.resumed);
         }
         for (reason, count) in &self.skipped {
-            let _ = write!(line, ", {count} {}", reason.counted());
+            let _ = write!(line, ", {count} {}", skip_counted(*reason));
         }
         line + &counts(&[(self.verified, "verified"), (failed, "failed")])
     }
@@ -209,7 +189,7 @@ impl Outcome {
     pub(crate) fn of_sync(&self) -> String {
         let mut line = String::new();
         for (reason, count) in self.skipped.iter().filter(|(reason, _)| **reason != Skip::Unchanged) {
-            let _ = write!(line, ", {count} {}", reason.counted());
+            let _ = write!(line, ", {count} {}", skip_counted(*reason));
         }
         let failed = self.failed.values().sum::<u64>();
         line + &counts(&[(self.resumed, "resumed"), (self.verified, "verified"), (failed, "failed")])

@@ -9,6 +9,7 @@ use crate::{
     args::{ConnectionArgs, OutputArgs},
     clock::Clock,
     connections::Connections,
+    context::Context,
     descriptors,
     exit::{Exit, Failure},
     links, local,
@@ -70,7 +71,7 @@ impl Process {
     /// Runs a command until it is done, interrupted, or out of time, and reports how it ended.
     pub(crate) fn run(
         &self,
-        command: impl AsyncFnOnce(&Connections, &Reporter) -> anyhow::Result<()>,
+        command: impl AsyncFnOnce(Context<'_>, &Reporter) -> anyhow::Result<()>,
     ) -> Exit {
         let Self { connections, reporter, clock } = self;
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -86,7 +87,7 @@ impl Process {
                 () = interruption.told() => {
                     Err(Failure::with(Exit::Interrupted, format!("interrupted; {}", again())))
                 }
-                result = command(connections, reporter) => result,
+                result = command(Context { servers: connections, events: reporter }, reporter) => result,
                 error = clock.watch(connections, reporter) => Err(error),
                 never = links::watch(|| connections.link_event()) => match never {},
             }

@@ -13,9 +13,10 @@ pub(crate) use above::Above;
 
 use crate::{
     connections::Connections,
+    context::Context,
     error::{Error, ErrorKind, Result, ResultExt, has_status},
+    event::{Event, Warning},
     name::is_plain,
-    report::Reporter,
     text::escape,
     url::{Remote, is_within},
 };
@@ -110,11 +111,11 @@ impl Found {
 ///
 /// # Errors
 /// Status 4 when it does not exist.
-pub(crate) async fn find(connections: &Connections, reporter: &Reporter, remote: &Remote) -> Result<Found> {
+pub(crate) async fn find(context: Context<'_>, remote: &Remote) -> Result<Found> {
     for warning in &remote.options.warnings {
-        reporter.warning_once(warning);
+        context.events.tell(&Event::Warning(Warning::Option(warning)))?;
     }
-    walk::walk(connections, reporter, remote, false).await
+    walk::walk(context, remote, false).await
 }
 
 /// Pauses after which a server is asked again that was reached before: it may just be starting, or have no place for us.
@@ -125,30 +126,22 @@ const PAUSES: [Duration; 4] =
 ///
 /// # Errors
 /// As [`find`].
-pub(crate) async fn find_again(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> Result<Found> {
+pub(crate) async fn find_again(context: Context<'_>, remote: &Remote) -> Result<Found> {
     for pause in PAUSES {
-        match find(connections, reporter, remote).await {
+        match find(context, remote).await {
             Err(error) if error.is_unreachable() => tokio::time::sleep(pause).await,
             found => return found,
         }
     }
-    find(connections, reporter, remote).await
+    find(context, remote).await
 }
 
 /// Finds one file as [`find`] does, or `None` when it does not exist.
 ///
 /// # Errors
 /// As [`find`], for other reasons.
-pub(crate) async fn find_if_exists(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> Result<Option<Found>> {
-    match find(connections, reporter, remote).await {
+pub(crate) async fn find_if_exists(context: Context<'_>, remote: &Remote) -> Result<Option<Found>> {
+    match find(context, remote).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(None),
         Err(error) => Err(error),
@@ -159,19 +152,15 @@ pub(crate) async fn find_if_exists(
 ///
 /// # Errors
 /// Status 4 when nothing matches.
-pub(crate) async fn find_all(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> Result<Vec<Found>> {
+pub(crate) async fn find_all(context: Context<'_>, remote: &Remote) -> Result<Vec<Found>> {
     let Some(pattern) = &remote.pattern else {
-        return Ok(vec![find(connections, reporter, remote).await?]);
+        return Ok(vec![find(context, remote).await?]);
     };
-    let matches = glob::expand(connections, reporter, remote, pattern).await?;
+    let matches = glob::expand(context, remote, pattern).await?;
     if !matches.is_empty() {
         return Ok(matches);
     }
-    match find_if_exists(connections, reporter, remote).await? {
+    match find_if_exists(context, remote).await? {
         Some(literal) => Ok(vec![literal]),
         None => Err(Error::new(ErrorKind::SourceMissing, format!("{remote}: nothing on the server matches"))),
     }
@@ -194,12 +183,8 @@ pub(crate) fn check_depth(shown: &Remote) -> Result<()> {
 ///
 /// # Errors
 /// As [`find_all`]; status 1 if such a name is that of something else.
-pub(crate) async fn find_entries(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> Result<Vec<Found>> {
-    let mut found = find_all(connections, reporter, remote).await?;
+pub(crate) async fn find_entries(context: Context<'_>, remote: &Remote) -> Result<Vec<Found>> {
+    let mut found = find_all(context, remote).await?;
     if remote.names_directory {
         found.retain(Found::is_directory);
     }
@@ -216,14 +201,10 @@ pub(crate) async fn find_entries(
 ///
 /// # Errors
 /// Those of the report.
-pub(crate) async fn find_all_or_report(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-) -> Result<Vec<Found>> {
-    match find_all(connections, reporter, remote).await {
+pub(crate) async fn find_all_or_report(context: Context<'_>, remote: &Remote) -> Result<Vec<Found>> {
+    match find_all(context, remote).await {
         Ok(found) => Ok(found),
-        Err(error) => reporter.fail(error).map(|()| Vec::new()),
+        Err(error) => context.events.fail(error).map(|()| Vec::new()),
     }
 }
 
@@ -231,9 +212,9 @@ pub(crate) async fn find_all_or_report(
 ///
 /// # Errors
 /// Status 4 when the link leads nowhere.
-pub(crate) async fn follow(connections: &Connections, reporter: &Reporter, found: Found) -> Result<Found> {
+pub(crate) async fn follow(context: Context<'_>, found: Found) -> Result<Found> {
     match found.metadata.file_type {
-        FileType::Symlink => walk::walk(connections, reporter, &found.remote, true).await,
+        FileType::Symlink => walk::walk(context, &found.remote, true).await,
         _ => Ok(found),
     }
 }
@@ -242,20 +223,16 @@ pub(crate) async fn follow(connections: &Connections, reporter: &Reporter, found
 ///
 /// # Errors
 /// As [`follow`].
-pub(crate) async fn real(connections: &Connections, reporter: &Reporter, remote: &Remote) -> Result<Found> {
-    walk::real(connections, reporter, remote).await
+pub(crate) async fn real(context: Context<'_>, remote: &Remote) -> Result<Found> {
+    walk::real(context, remote).await
 }
 
 /// As [`real`] for a symbolic link; `None` if it leads nowhere.
 ///
 /// # Errors
 /// As [`follow`], for other reasons.
-pub(crate) async fn real_if_exists(
-    connections: &Connections,
-    reporter: &Reporter,
-    link: &Found,
-) -> Result<Option<Found>> {
-    match real(connections, reporter, &link.remote).await {
+pub(crate) async fn real_if_exists(context: Context<'_>, link: &Found) -> Result<Option<Found>> {
+    match real(context, &link.remote).await {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(None),
         Err(error) => Err(error),
@@ -266,9 +243,9 @@ pub(crate) async fn real_if_exists(
 ///
 /// # Errors
 /// A usage error in the options.
-pub(crate) async fn exports_below(connections: &Connections, directory: &Remote) -> Result<Vec<Vec<u8>>> {
-    let config = connections.config(directory)?;
-    let exports = Client::exports(connections.address_of(directory), config).await.unwrap_or_default();
+pub(crate) async fn exports_below(servers: &Connections, directory: &Remote) -> Result<Vec<Vec<u8>>> {
+    let config = servers.config(directory)?;
+    let exports = Client::exports(servers.address_of(directory), config).await.unwrap_or_default();
     let paths = exports.into_iter().map(|export| export.directory);
     Ok(paths.filter(|path| *path != directory.path && is_within(path, &directory.path)).collect())
 }
@@ -342,19 +319,14 @@ impl Children {
     ///
     /// # Errors
     /// What the server answers; and a directory that has no end.
-    pub(crate) async fn next(
-        &mut self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<Vec<Child>> {
-        self.next_matching(connections, reporter, PART_BYTES, |_| true).await
+    pub(crate) async fn next(&mut self, context: Context<'_>) -> Result<Vec<Child>> {
+        self.next_matching(context, PART_BYTES, |_| true).await
     }
 
     /// Reads entries that `wanted` says yes to, until they take `most_bytes`.
     async fn next_matching(
         &mut self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         most_bytes: usize,
         wanted: impl Fn(&[u8]) -> bool,
     ) -> Result<Vec<Child>> {
@@ -384,13 +356,13 @@ impl Children {
                 self.is_done = true;
                 break;
             };
-            reporter.activity().step();
+            context.servers.activity().step();
             self.seen += 1;
             if !is_plain(&entry.name) {
                 self.unsafe_names += 1;
                 if self.unsafe_names <= MAX_UNSAFE_NAMES {
                     let text = format!("skipped an entry with the unsafe name {}", abridged(&entry.name));
-                    reporter.fail(failed(text))?;
+                    context.events.fail(failed(text))?;
                 }
             } else if wanted(&entry.name) {
                 held_bytes += ENTRY_BYTES + entry.name.len();
@@ -401,17 +373,17 @@ impl Children {
                     _ => bare.push(entry.name),
                 }
             }
-            if self.seen > connections.max_entries() {
+            if self.seen > context.servers.max_entries() {
                 let text = format!(
                     "has more than {} entries, or no end (--max-entries takes more)",
-                    connections.max_entries()
+                    context.servers.max_entries()
                 );
                 return Err(failed(text));
             }
         }
         if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
             let more = self.unsafe_names - MAX_UNSAFE_NAMES;
-            reporter.fail(failed(format!("skipped {more} more entries with unsafe names")))?;
+            context.events.fail(failed(format!("skipped {more} more entries with unsafe names")))?;
         }
         let mut lookups = stream::iter(bare)
             .map(|name| async {
@@ -420,7 +392,7 @@ impl Children {
             })
             .buffer_unordered(LOOKUPS);
         while let Some((name, entry)) = lookups.next().await {
-            reporter.activity().step();
+            context.servers.activity().step();
             match entry {
                 Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
                 // Removed since it was listed.
@@ -434,7 +406,7 @@ impl Children {
                 "skipped {}: the server gives it the handle of a directory that it lies in",
                 abridged(&name)
             );
-            reporter.fail(failed(text))?;
+            context.events.fail(failed(text))?;
         }
         complete.sort_by(|a, b| a.name.cmp(&b.name));
         let mut twice = None;
@@ -449,7 +421,7 @@ impl Children {
         if let Some(name) = twice {
             let text =
                 format!("the server lists {} twice, as different files; one is skipped", abridged(&name));
-            reporter.fail(failed(text))?;
+            context.events.fail(failed(text))?;
         }
         self.returned += complete.len();
         Ok(complete)
@@ -461,14 +433,13 @@ impl Children {
 /// # Errors
 /// As [`Children::next`]; and more entries than can be held.
 async fn matching_children(
-    connections: &Connections,
-    reporter: &Reporter,
+    context: Context<'_>,
     directory: &Found,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<Child>> {
     let shown = &directory.remote;
     let mut children = Children::of(directory)?;
-    let found = children.next_matching(connections, reporter, MAX_HELD_BYTES, wanted).await?;
+    let found = children.next_matching(context, MAX_HELD_BYTES, wanted).await?;
     if !children.is_done {
         let count = found.len();
         let text = format!("{shown}: more than {count} entries match; ask for fewer, as in '{shown}/a*'");

@@ -19,9 +19,10 @@ use crate::{
     advice::{explain, word},
     args::OutputArgs,
     color::Style,
+    event::Skip,
     exit::{Exit, Failure},
     log::Log,
-    outcome::{Outcome, Skip},
+    outcome::Outcome,
     progress::{Activity, Line, Progress},
     schema,
     summary::Summary,
@@ -367,11 +368,11 @@ impl Reporter {
     /// Hands the error back when the run cannot go on after it.
     pub(crate) fn failed(&self, error: impl Into<anyhow::Error>) -> anyhow::Result<()> {
         let error = error.into();
-        let exit = Exit::of(&error);
+        let exit = Exit::of(error.as_ref());
         if matches!(exit, Exit::Done | Exit::GaveUp | Exit::Interrupted | Exit::Unreachable) {
             return Err(error);
         }
-        self.error(&error, exit, true);
+        self.error(error.as_ref(), exit, true);
         Ok(())
     }
 
@@ -481,9 +482,9 @@ impl Reporter {
     pub(crate) fn finish(&self, result: anyhow::Result<()>, summary: &Summary) -> Exit {
         self.say_unsaid();
         if let Err(error) = result {
-            let exit = Exit::of(&error);
+            let exit = Exit::of(error.as_ref());
             if exit != Exit::Done {
-                self.error(&error, exit, false);
+                self.error(error.as_ref(), exit, false);
             }
         }
         let outcome = self.outcome.borrow().clone();
@@ -508,7 +509,7 @@ impl Reporter {
         self.finish(Ok(()), summary)
     }
 
-    fn error(&self, error: &anyhow::Error, exit: Exit, is_one_of_many: bool) {
+    fn error(&self, error: &(dyn std::error::Error + 'static), exit: Exit, is_one_of_many: bool) {
         let line = explain(error);
         self.log(&line);
         if is_one_of_many {

@@ -4,21 +4,20 @@ use nfs_wireless_client::FileType;
 
 use crate::{
     args::{CatArgs, OutputArgs},
-    connections::Connections,
+    context::Context,
     copy::stream,
     exit::{Exit, Failure},
     process::Process,
     remote::{find_all, follow},
-    report::Reporter,
     url::Remote,
 };
 
 pub(super) fn execute(arguments: CatArgs) -> Exit {
     // Standard output carries the files, so there is no JSON.
     let output = OutputArgs { stats: arguments.stats, ..OutputArgs::default() };
-    Process::new(&arguments.connection, &output).run(async |connections, reporter| {
+    Process::new(&arguments.connection, &output).run(async |context, reporter| {
         for target in &arguments.targets {
-            if let Err(error) = one(connections, reporter, target).await {
+            if let Err(error) = one(context, target).await {
                 reporter.failed(error)?;
             }
         }
@@ -26,12 +25,12 @@ pub(super) fn execute(arguments: CatArgs) -> Exit {
     })
 }
 
-async fn one(connections: &Connections, reporter: &Reporter, target: &Remote) -> anyhow::Result<()> {
-    for found in find_all(connections, reporter, target).await? {
-        let found = follow(connections, reporter, found).await?;
+async fn one(context: Context<'_>, target: &Remote) -> anyhow::Result<()> {
+    for found in find_all(context, target).await? {
+        let found = follow(context, found).await?;
         let remote = &found.remote;
         match found.metadata.file_type {
-            FileType::Regular => stream::to_stdout(found, connections, reporter).await?,
+            FileType::Regular => stream::to_stdout(found, context).await?,
             FileType::Directory => {
                 return Err(Failure::with(Exit::SomeFailed, format!("{remote}: is a directory")));
             }

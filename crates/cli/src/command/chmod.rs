@@ -6,7 +6,7 @@ use nfs_wireless_client::{FileType, NfsStatus, SetAttributes};
 use crate::{
     args::ChmodArgs,
     chain::Chain,
-    connections::Connections,
+    context::Context,
     error::{ResultExt, has_status},
     exit::{Exit, Failure},
     local,
@@ -26,12 +26,12 @@ const SPECIAL_BITS: u32 = 0o7000;
 
 pub(super) async fn run(
     arguments: &ChmodArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     for target in &arguments.targets {
-        for found in find_all_or_report(connections, reporter, target).await? {
-            if let Err(error) = tree(arguments, connections, reporter, found).await {
+        for found in find_all_or_report(context, target).await? {
+            if let Err(error) = tree(arguments, context, reporter, found).await {
                 reporter.failed(error)?;
             }
         }
@@ -42,16 +42,16 @@ pub(super) async fn run(
 /// Changes what a target names and, if asked, everything below. Links below are left alone, as by chmod(1).
 async fn tree(
     arguments: &ChmodArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     top: Found,
 ) -> anyhow::Result<()> {
     // Without links, where what a link leads to can be moved.
     let shown = top.remote.clone();
-    let real = if top.is_link() { real_if_exists(connections, reporter, &top).await? } else { None };
+    let real = if top.is_link() { real_if_exists(context, &top).await? } else { None };
     let top = match real {
         Some(real) => real,
-        None => follow(connections, reporter, top).await?,
+        None => follow(context, top).await?,
     };
     let chain = Chain::default().to(&top);
     let top = Found { remote: shown, ..top };
@@ -61,8 +61,7 @@ async fn tree(
     while let Some((chain, directory)) = directories.pop() {
         let mut listed = Children::of(&directory)?;
         // The look takes no round trip of its own.
-        let (holds, mut part) =
-            tokio::join!(chain.holds_now(connections, reporter), listed.next(connections, reporter));
+        let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
         if !holds? {
             continue;
         }
@@ -73,7 +72,7 @@ async fn tree(
                 .map(|child| directory.child(child))
                 .collect();
             let changes = stream::iter(&found).map(|found| async {
-                match chain.holds(connections, reporter).await? {
+                match chain.holds(context).await? {
                     true => change(arguments, reporter, found).await,
                     false => Ok(()),
                 }
@@ -90,7 +89,7 @@ async fn tree(
             if listed.is_done() {
                 break;
             }
-            part = listed.next(connections, reporter).await;
+            part = listed.next(context).await;
         }
     }
     Ok(())

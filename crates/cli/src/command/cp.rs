@@ -19,8 +19,11 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
     let process = Process::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
-    let exit = process.run(async |connections, reporter| {
+    let exit = process.run(async |context, reporter| {
         let copy = check(&arguments)?;
+        if copy.destination == Target::Standard && reporter.json() {
+            return Err(Failure::usage("--json and a file on standard output exclude each other"));
+        }
         if let Some(path) = &arguments.log_file {
             reporter.log_to(Log::open(path)?);
         }
@@ -39,7 +42,8 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         {
             reporter.show_progress(progress);
         }
-        Ok(copy::run(&copy, connections, reporter).await?)
+        copy::run(&copy, context).await?;
+        Ok(())
     });
     (exit, process.summary())
 }

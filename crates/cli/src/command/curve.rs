@@ -39,8 +39,8 @@ pub(super) fn execute(arguments: &CurveArgs) -> Exit {
     match run(arguments) {
         Ok(exit) => exit,
         Err(error) => {
-            eprintln!("nfsw: {}", explain(&error));
-            Exit::of(&error)
+            eprintln!("nfsw: {}", explain(error.as_ref()));
+            Exit::of(error.as_ref())
         }
     }
 }

@@ -38,8 +38,8 @@ pub(super) fn execute(arguments: &DemoArgs) -> Exit {
     match run(arguments) {
         Ok(()) => Exit::Done,
         Err(error) => {
-            eprintln!("nfsw: {}", explain(&error));
-            Exit::of(&error)
+            eprintln!("nfsw: {}", explain(error.as_ref()));
+            Exit::of(error.as_ref())
         }
     }
 }

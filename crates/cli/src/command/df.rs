@@ -2,18 +2,14 @@
 
 use crate::{
     args::DfArgs,
-    connections::Connections,
+    context::Context,
     error::ResultExt,
     remote::find_all_or_report,
     report::{Reporter, event},
     units,
 };
 
-pub(super) async fn run(
-    arguments: &DfArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &DfArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let (total, left) = match (arguments.inodes, arguments.human_readable) {
         (true, _) => ("Inodes", "Free"),
         (false, true) => ("Size", "Avail"),
@@ -21,7 +17,7 @@ pub(super) async fn run(
     };
     let mut rows = vec![["Target", total, "Used", left, "Use%", "Export"].map(str::to_owned)];
     for target in &arguments.targets {
-        for found in find_all_or_report(connections, reporter, target).await? {
+        for found in find_all_or_report(context, target).await? {
             let space = found.client.fs_stat(found.handle).await.at(&found.remote)?;
             let export = crate::text::escape(found.client.export()).into_owned();
             if reporter.json() {

@@ -19,16 +19,17 @@ use self::{
 use crate::{
     args::DoctorArgs,
     connections::Connections,
+    context::Context,
     exit::{Exit, Failure},
     report::Reporter,
 };
 
 pub(super) async fn run(
     arguments: &DoctorArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
-    let findings = examine(arguments, connections, reporter).await?;
+    let findings = examine(arguments, context.servers, reporter).await?;
     if reporter.json() {
         for event in page::events(&findings) {
             reporter.event(&event)?;

@@ -4,7 +4,7 @@ use nfs_wireless_client::{Client, Export};
 
 use crate::{
     args::ExportsArgs,
-    connections::Connections,
+    context::Context,
     error::unreachable,
     report::{Reporter, event},
     text::escape,
@@ -12,12 +12,12 @@ use crate::{
 
 pub(super) async fn run(
     arguments: &ExportsArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     let host = &arguments.host;
-    let config = connections.config(host)?;
-    let exports = Client::exports(connections.address_of(host), config).await;
+    let config = context.servers.config(host)?;
+    let exports = Client::exports(context.servers.address_of(host), config).await;
     let exports = exports.map_err(|error| unreachable(error, host.server()))?;
     if exports.is_empty() {
         reporter.warning(format!("{} exports nothing", host.server()));

@@ -36,8 +36,8 @@ pub(super) fn execute(arguments: &LinkArgs) -> ExitCode {
         LinkCommand::Presets(arguments) => presets(arguments.json),
     };
     let exit = done.unwrap_or_else(|error| {
-        eprintln!("nfsw: {}", explain(&error));
-        Exit::of(&error)
+        eprintln!("nfsw: {}", explain(error.as_ref()));
+        Exit::of(error.as_ref())
     });
     exit.into()
 }

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::{
     args::LnArgs,
-    connections::Connections,
+    context::Context,
     error::{ResultExt, exists},
     exit::Failure,
     remote::{Found, find, find_if_exists, follow},
@@ -12,22 +12,18 @@ use crate::{
     url::{Remote, Target},
 };
 
-pub(super) async fn run(
-    arguments: &LnArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &LnArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let target = arguments.target.as_bytes();
     let (directory, link) = if arguments.symbolic {
         let base = target.rsplit(|&byte| byte == b'/').find(|name| !name.is_empty());
-        let (directory, name) = place(connections, reporter, &arguments.link, base).await?;
+        let (directory, name) = place(context, &arguments.link, base).await?;
         let link = directory.remote.join(&name);
         directory.client.symlink(directory.handle, &name, target).await.at(&link)?;
         (directory, link)
     } else {
         let source = Target::parse_remote(&arguments.target).map_err(Failure::usage)?;
-        let source = find(connections, reporter, &source).await?;
-        let (directory, name) = place(connections, reporter, &arguments.link, source.remote.name()).await?;
+        let source = find(context, &source).await?;
+        let (directory, name) = place(context, &arguments.link, source.remote.name()).await?;
         let link = directory.remote.join(&name);
         if !source.is_beside(&directory) {
             return Err(Failure::usage(format!("{} and {link} are not in the same export", source.remote)));
@@ -42,14 +38,9 @@ pub(super) async fn run(
 }
 
 /// Finds the directory for the link and its name there.
-async fn place(
-    connections: &Connections,
-    reporter: &Reporter,
-    link: &Remote,
-    base: Option<&[u8]>,
-) -> anyhow::Result<(Found, Vec<u8>)> {
-    if let Some(found) = find_if_exists(connections, reporter, link).await? {
-        let found = follow(connections, reporter, found.clone()).await.unwrap_or(found);
+async fn place(context: Context<'_>, link: &Remote, base: Option<&[u8]>) -> anyhow::Result<(Found, Vec<u8>)> {
+    if let Some(found) = find_if_exists(context, link).await? {
+        let found = follow(context, found.clone()).await.unwrap_or(found);
         if !found.is_directory() {
             return Err(exists(link).into());
         }
@@ -58,8 +49,5 @@ async fn place(
         return Ok((found, base.to_vec()));
     }
     let name = link.name().ok_or_else(|| Failure::usage(format!("{link}: is not a name for a link")))?;
-    Ok((
-        follow(connections, reporter, find(connections, reporter, &link.parent()).await?).await?,
-        name.to_vec(),
-    ))
+    Ok((follow(context, find(context, &link.parent()).await?).await?, name.to_vec()))
 }

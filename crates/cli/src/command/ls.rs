@@ -13,7 +13,7 @@ use crate::{
     advice::{explain, kind},
     args::LsArgs,
     color::Style,
-    connections::Connections,
+    context::Context,
     error::{Error, ErrorKind, ResultExt},
     remote::{Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
@@ -24,14 +24,10 @@ use crate::{
 /// Width of the terminal where it does not say.
 const DEFAULT_COLUMNS: usize = 80;
 
-pub(super) async fn run(
-    arguments: &LsArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let listing = Listing {
         arguments,
-        connections,
+        context,
         reporter,
         terminal: io::stdout().is_terminal(),
         color: arguments.output.color.shows(io::stdout().is_terminal()),
@@ -88,7 +84,7 @@ pub(super) async fn run(
 /// One run's way of listing.
 struct Listing<'a> {
     arguments: &'a LsArgs,
-    connections: &'a Connections,
+    context: Context<'a>,
     reporter: &'a Reporter,
     terminal: bool,
     /// Whether names have colours.
@@ -106,10 +102,10 @@ struct Line {
 impl Listing<'_> {
     /// Finds what one argument names; without `-l` and `-d` a link to a directory stands for the directory.
     async fn named(&self, target: &crate::url::Remote) -> anyhow::Result<Vec<Found>> {
-        let mut found = find_all(self.connections, self.reporter, target).await?;
+        let mut found = find_all(self.context, target).await?;
         if !self.arguments.long && !self.arguments.directory {
             for found in found.iter_mut().filter(|found| found.metadata.file_type == FileType::Symlink) {
-                if let Ok(followed) = follow(self.connections, self.reporter, found.clone()).await
+                if let Ok(followed) = follow(self.context, found.clone()).await
                     && followed.is_directory()
                 {
                     *found = Found { remote: found.remote.clone(), ..followed };
@@ -125,19 +121,19 @@ impl Listing<'_> {
         target: &crate::url::Remote,
         error: &anyhow::Error,
     ) -> anyhow::Result<Option<Vec<Line>>> {
-        if kind(error) != Some(ErrorKind::MountRefused) || target.pattern.is_some() {
+        if kind(error.as_ref()) != Some(ErrorKind::MountRefused) || target.pattern.is_some() {
             return Ok(None);
         }
-        let below = exports_below(self.connections, target).await?;
+        let below = exports_below(self.context.servers, target).await?;
         if below.is_empty() {
             return Ok(None);
         }
         let mut lines = Vec::new();
         for name in below {
-            match find(self.connections, self.reporter, &target.with_path(&name)).await {
+            match find(self.context, &target.with_path(&name)).await {
                 Ok(found) => lines.push(Line { name, found }),
                 // Whoever may not mount one may still want to see the others.
-                Err(error) => self.reporter.warning(explain(&error.into())),
+                Err(error) => self.reporter.warning(explain(&error)),
             }
         }
         Ok(Some(lines))
@@ -146,17 +142,10 @@ impl Listing<'_> {
     /// Looks for a directory by its path, whose handle the server has forgotten: some know the last thousand only. `None` if it is not
     /// there, or another one is, which is said of the old one then.
     async fn find_again(&self, directory: &Found) -> Option<Found> {
-        let look = async || {
-            follow(
-                self.connections,
-                self.reporter,
-                find(self.connections, self.reporter, &directory.remote).await?,
-            )
-            .await
-        };
+        let look = async || follow(self.context, find(self.context, &directory.remote).await?).await;
         let mut found = look().await;
         if found.as_ref().is_err_and(Error::is_stale) {
-            self.connections.forget(&directory.client);
+            self.context.servers.forget(&directory.client);
             found = look().await;
         }
         let file = |it: &Found| (it.metadata.fsid, it.metadata.fileid);
@@ -183,7 +172,7 @@ impl Listing<'_> {
         let mut listed = Children::of(directory)?;
         let mut is_part = false;
         loop {
-            let part = listed.next(self.connections, self.reporter).await?;
+            let part = listed.next(self.context).await?;
             lines.reserve_exact(part.len());
             for child in part {
                 if hidden || !child.name.starts_with(b".") {

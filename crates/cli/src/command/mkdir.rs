@@ -4,7 +4,7 @@ use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, Set
 
 use crate::{
     args::MkdirArgs,
-    connections::Connections,
+    context::Context,
     error::{ResultExt, about, exists, has_status, is_missing},
     exit::{Exit, Failure},
     local,
@@ -15,14 +15,14 @@ use crate::{
 
 pub(super) async fn run(
     arguments: &MkdirArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     for target in &arguments.targets {
         let created = if arguments.parents {
-            with_parents(arguments, connections, reporter, target).await
+            with_parents(arguments, context, reporter, target).await
         } else {
-            alone(arguments, connections, reporter, target).await
+            alone(arguments, context, reporter, target).await
         };
         match created {
             Ok(()) => reporter
@@ -35,14 +35,14 @@ pub(super) async fn run(
 
 async fn alone(
     arguments: &MkdirArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     target: &Remote,
 ) -> anyhow::Result<()> {
     let Some(name) = target.name() else {
         return Err(exists(target).into());
     };
-    let client = connections.client(target).await?;
+    let client = context.servers.client(target).await?;
     let parent = client.resolve(&target.parent().path).await;
     let parent = match parent {
         Err(error) if is_missing(&error) => {
@@ -58,11 +58,11 @@ async fn alone(
 /// Creates what is missing, from the export downwards.
 async fn with_parents(
     arguments: &MkdirArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     target: &Remote,
 ) -> anyhow::Result<()> {
-    let client = connections.client(target).await?;
+    let client = context.servers.client(target).await?;
     let export = client.export().to_vec();
     let mut path = if is_within(&target.path, &export) { export } else { b"/".to_vec() };
     let below = target.path[path.len().min(target.path.len())..].to_vec();
@@ -84,7 +84,7 @@ async fn with_parents(
             }
             Ok(entry) if entry.metadata.file_type == FileType::Directory => entry.handle,
             Ok(_) => {
-                let found = follow(connections, reporter, find(connections, reporter, &shown).await?).await?;
+                let found = follow(context, find(context, &shown).await?).await?;
                 if !found.is_directory() {
                     let text = format!("{shown}: is there already, and is no directory");
                     return Err(Failure::with(Exit::SomeFailed, text));

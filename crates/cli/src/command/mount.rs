@@ -29,6 +29,7 @@ use crate::{
     args::{MountArgs, OutputArgs, UmountArgs, Via},
     color::Color,
     connections::Connections,
+    context::Context,
     error::{io_text, show},
     exit::{Exit, Failure},
     held::Holder,
@@ -62,6 +63,7 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
         .that_changes(false);
     let activity = Arc::clone(reporter.activity());
     let connections = Connections::new(arguments.connection.clone(), None, activity);
+    let context = Context { servers: &connections, events: &reporter };
     if arguments.background && !arguments.in_background {
         match in_background(&arguments, &reporter) {
             Ok(Some(code)) => return code,
@@ -74,8 +76,8 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     }
     let result = match arguments.via {
         Via::Fuse if arguments.listen.is_some() => Err(Failure::usage("--listen goes with --via nfs")),
-        Via::Fuse => run(&arguments, &connections, &reporter),
-        Via::Nfs => via_nfs::run(&arguments, &connections, &reporter),
+        Via::Fuse => run(&arguments, context, &reporter),
+        Via::Nfs => via_nfs::run(&arguments, context, &reporter),
     };
     reporter.close(false, "");
     connections.remember();
@@ -138,7 +140,7 @@ fn unmounted(directory: &Path, in_use: bool) -> serde_json::Value {
     event
 }
 
-fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
+fn run(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let end = asked_to_end();
@@ -149,7 +151,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             reporter.note(format!("{}: removed a dead mount", show(&point.path)));
         }
         let begun = tokio::select! {
-            begun = begin::begin(arguments, connections, reporter) => begun?,
+            begun = begin::begin(arguments, context, reporter) => begun?,
             () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
         };
         let (target, seeker) = (arguments.target(), begun.seeker());
@@ -177,7 +179,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             });
         };
         let changed = || {
-            connections.link_event();
+            context.servers.link_event();
             view.path_changed();
         };
         tokio::select! {
@@ -185,7 +187,7 @@ fn run(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) ->
             () = &mut end => {}
             () = session.ended() => {}
             never = carry(&view, &begun.server, tell) => match never {},
-            never = seeker.seek(arguments, connections, reporter, &view) => match never {},
+            never = seeker.seek(arguments, context, reporter, &view) => match never {},
             never = begin::follow_pins(&view, begun.place) => match never {},
             never = links::watch(changed) => match never {},
             never = tell_state(teller.as_ref(), &view, &identity) => match never {},

@@ -4,20 +4,17 @@ use std::collections::HashSet;
 
 use crate::{
     args::MvArgs,
-    connections::Connections,
+    context::Context,
     error::ResultExt,
+    event::Skip,
     exit::{Exit, Failure},
-    outcome::Skip,
+    outcome::skip_words,
     remote::{Found, find, find_entries, find_if_exists, follow},
     report::{Reporter, event},
     url::{Remote, is_within},
 };
 
-pub(super) async fn run(
-    arguments: &MvArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &MvArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let mut sources = Vec::new();
     for source in &arguments.sources {
         if source.is_contents || source.name() == Some(b"..") {
@@ -25,12 +22,12 @@ pub(super) async fn run(
             reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        match find_entries(connections, reporter, source).await {
+        match find_entries(context, source).await {
             Ok(found) => sources.extend(found),
             Err(error) => reporter.failed(error)?,
         }
     }
-    let place = Place::find(connections, reporter, &arguments.destination).await?;
+    let place = Place::find(context, &arguments.destination).await?;
     let destination = &arguments.destination;
     // Also when all but one are missing: what was asked for cannot be meant.
     if sources.len().max(arguments.sources.len()) > 1 && place.name.is_some() {
@@ -55,7 +52,7 @@ pub(super) async fn run(
     for source in sources {
         let name = place.name.as_deref().or_else(|| source.remote.name());
         let moved = if names.insert(name.map(<[u8]>::to_vec)) {
-            rename(arguments, connections, reporter, &source, &place).await
+            rename(arguments, context, reporter, &source, &place).await
         } else {
             let text = format!("{}: not moved, an earlier source has the same name", source.remote);
             Err(Failure::with(Exit::SomeFailed, text))
@@ -77,30 +74,24 @@ struct Place {
 }
 
 impl Place {
-    async fn find(
-        connections: &Connections,
-        reporter: &Reporter,
-        destination: &Remote,
-    ) -> anyhow::Result<Self> {
-        let taken = find_if_exists(connections, reporter, destination).await?;
+    async fn find(context: Context<'_>, destination: &Remote) -> anyhow::Result<Self> {
+        let taken = find_if_exists(context, destination).await?;
         if let Some(found) = &taken {
             // A link that leads nowhere is a name like any other.
-            let followed =
-                follow(connections, reporter, found.clone()).await.unwrap_or_else(|_| found.clone());
+            let followed = follow(context, found.clone()).await.unwrap_or_else(|_| found.clone());
             if followed.is_directory() {
                 return Ok(Self { directory: followed, name: None, taken: None });
             }
         }
         let name = destination.name().map(<[u8]>::to_vec);
-        let directory =
-            follow(connections, reporter, find(connections, reporter, &destination.parent()).await?).await?;
+        let directory = follow(context, find(context, &destination.parent()).await?).await?;
         Ok(Self { directory, name, taken })
     }
 }
 
 async fn rename(
     arguments: &MvArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     source: &Found,
     place: &Place,
@@ -125,13 +116,13 @@ async fn rename(
             format!("{}: cannot move a directory into itself", source.remote),
         ));
     }
-    if arguments.no_clobber && exists(connections, reporter, &target).await? {
+    if arguments.no_clobber && exists(context, &target).await? {
         return skipped(reporter, source, &target);
     }
     let is_same_name = parent == place.directory.handle && old == new;
     // RENAME of a file to another of its names does nothing (RFC 1813 §3.3.14).
     let may_be_same = !source.is_directory() && source.metadata.links > 1;
-    if is_same_name || may_be_same && is_same_file(connections, reporter, source, place, &target).await? {
+    if is_same_name || may_be_same && is_same_file(context, source, place, &target).await? {
         let text = format!("{} and {target} are the same file", source.remote);
         return Err(Failure::with(Exit::SomeFailed, text));
     }
@@ -150,25 +141,24 @@ async fn rename(
 
 fn skipped(reporter: &Reporter, source: &Found, target: &Remote) -> anyhow::Result<()> {
     let event = event("skipped", &[("source", &source.remote.path), ("target", &target.path)]);
-    let line = format!("{target}: skipped: it {}", Skip::Exists.words());
+    let line = format!("{target}: skipped: it {}", skip_words(Skip::Exists));
     reporter.skipped(line, &event, Skip::Exists)
 }
 
 /// Whether another name of a source is where it is to go.
 async fn is_same_file(
-    connections: &Connections,
-    reporter: &Reporter,
+    context: Context<'_>,
     source: &Found,
     place: &Place,
     target: &Remote,
 ) -> anyhow::Result<bool> {
     let found = match &place.taken {
         Some(taken) => Some(taken.clone()),
-        None => find_if_exists(connections, reporter, target).await?,
+        None => find_if_exists(context, target).await?,
     };
     Ok(found.is_some_and(|found| found.handle == source.handle))
 }
 
-async fn exists(connections: &Connections, reporter: &Reporter, target: &Remote) -> anyhow::Result<bool> {
-    Ok(find_if_exists(connections, reporter, target).await?.is_some())
+async fn exists(context: Context<'_>, target: &Remote) -> anyhow::Result<bool> {
+    Ok(find_if_exists(context, target).await?.is_some())
 }

@@ -56,5 +56,5 @@ pub(super) fn manual(arguments: &ManArgs) -> Exit {
 fn print(text: &[u8]) -> Exit {
     let Err(error) = print_all(text) else { return Exit::Done };
     eprintln!("nfsw: {error}");
-    Exit::of(&error)
+    Exit::of(error.as_ref())
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     args::{PingArgs, Transport},
-    connections::Connections,
+    context::Context,
     error::unreachable,
     exit::{Exit, Failure},
     process::Process,
@@ -23,7 +23,7 @@ use crate::{
 pub(super) fn execute(arguments: PingArgs) -> Exit {
     let begun = RefCell::default();
     let exit = Process::new(&arguments.connection, &arguments.output)
-        .run(async |connections, reporter| run(&arguments, connections, reporter, &begun).await);
+        .run(async |context, reporter| run(&arguments, context, reporter, &begun).await);
     // Who ends it wants to know what came of it until then, as with ping(8).
     if exit == Exit::Interrupted
         && !arguments.output.json
@@ -46,11 +46,11 @@ struct Tally {
 
 async fn run(
     arguments: &PingArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     begun: &Begun,
 ) -> anyhow::Result<()> {
-    let transports = match connections.arguments_for(&arguments.host).transport() {
+    let transports = match context.servers.arguments_for(&arguments.host).transport() {
         Transport::Auto => &[TransportChoice::Udp, TransportChoice::Tcp][..],
         Transport::Udp => &[TransportChoice::Udp],
         Transport::Tcp => &[TransportChoice::Tcp],
@@ -58,7 +58,7 @@ async fn run(
     let mut errors = Vec::new();
     let mut answered = false;
     for &transport in transports {
-        match ping(arguments, connections, reporter, transport, begun).await {
+        match ping(arguments, context, reporter, transport, begun).await {
             Ok(tally) => answered |= !tally.answered.is_empty(),
             Err(error) => errors.push((transport, error)),
         }
@@ -68,7 +68,7 @@ async fn run(
         return Err(error);
     }
     for (transport, error) in errors {
-        reporter.warning(format!("{}: {}", name(transport), crate::advice::explain(&error)));
+        reporter.warning(format!("{}: {}", name(transport), crate::advice::explain(error.as_ref())));
     }
     if answered {
         Ok(())
@@ -79,20 +79,20 @@ async fn run(
 
 async fn ping(
     arguments: &PingArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     transport: TransportChoice,
     begun: &Begun,
 ) -> anyhow::Result<Tally> {
     let host = &arguments.host;
-    let mut config = connections.config(host)?;
+    let mut config = context.servers.config(host)?;
     config.transport = transport;
     config.connect_timeout = config.connect_timeout.or(Some(arguments.wait));
     config.call_timeout = Some(arguments.wait);
     // One call, one datagram: what gets lost is counted, not sent again.
     let never = arguments.wait.saturating_mul(2).max(Duration::from_millis(1));
     config.retry = RetryPolicy::Exponential { initial: never, maximum: never };
-    let pinger = Pinger::connect(connections.address_of(host), config)
+    let pinger = Pinger::connect(context.servers.address_of(host), config)
         .await
         .map_err(|error| unreachable(error, host.server()))?;
     reporter.activity().set_mounted();

@@ -3,7 +3,7 @@
 use crate::{
     args::RmArgs,
     chain::Chain,
-    connections::Connections,
+    context::Context,
     error::{ErrorKind, ResultExt, is_missing},
     exit::{Exit, Failure},
     remote::{Children, Found, find_entries},
@@ -14,11 +14,7 @@ use futures_util::{StreamExt, stream};
 /// Calls in flight in one directory.
 const REMOVALS: usize = 16;
 
-pub(super) async fn run(
-    arguments: &RmArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(super) async fn run(arguments: &RmArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     for target in &arguments.targets {
         if target.is_contents || target.name() == Some(b"..") {
             let dots = if target.is_contents { "." } else { ".." };
@@ -26,7 +22,7 @@ pub(super) async fn run(
             reporter.failed(Failure::with(Exit::SomeFailed, text))?;
             continue;
         }
-        let found = match find_entries(connections, reporter, target).await {
+        let found = match find_entries(context, target).await {
             Ok(found) => found,
             Err(error) if arguments.force && error.kind() == ErrorKind::SourceMissing => continue,
             Err(error) => {
@@ -34,7 +30,7 @@ pub(super) async fn run(
                 continue;
             }
         };
-        report_all(reporter, found.into_iter().map(|found| remove(arguments, connections, reporter, found)))
+        report_all(reporter, found.into_iter().map(|found| remove(arguments, context, reporter, found)))
             .await?;
     }
     Ok(())
@@ -43,7 +39,7 @@ pub(super) async fn run(
 /// Removes a file, or a directory from its leaves upwards.
 async fn remove(
     arguments: &RmArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
     found: Found,
 ) -> anyhow::Result<()> {
@@ -64,8 +60,7 @@ async fn remove(
     while let Some((chain, directory)) = to_empty.pop() {
         let mut listed = Children::of(&directory)?;
         // The look takes no round trip of its own.
-        let (holds, mut part) =
-            tokio::join!(chain.holds_now(connections, reporter), listed.next(connections, reporter));
+        let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
         if !holds? {
             continue;
         }
@@ -80,7 +75,7 @@ async fn remove(
                 }
             }
             let unlinks = files.iter().map(|file| async {
-                match chain.holds(connections, reporter).await? {
+                match chain.holds(context).await? {
                     true => unlink(arguments, reporter, file).await,
                     false => Ok(()),
                 }
@@ -89,7 +84,7 @@ async fn remove(
             if listed.is_done() {
                 break;
             }
-            part = listed.next(connections, reporter).await;
+            part = listed.next(context).await;
         }
         let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
         to_remove.resize_with(to_remove.len().max(depth + 1), Vec::new);
@@ -98,7 +93,7 @@ async fn remove(
     for directories in to_remove.into_iter().rev() {
         let removals = directories.iter().map(|(chain, directory)| async {
             let (parent, name) = directory.directory()?;
-            if !chain.above().holds(connections, reporter).await? {
+            if !chain.above().holds(context).await? {
                 return Ok(());
             }
             match directory.client.rmdir(parent, name).await {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::StatArgs,
-    connections::Connections,
+    context::Context,
     error::ResultExt,
     remote::{Found, find_all_or_report, follow},
     report::{Reporter, put_name},
@@ -17,13 +17,13 @@ use crate::{
 
 pub(super) async fn run(
     arguments: &StatArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     let zone = TimeZone::system();
     for target in &arguments.targets {
-        for found in find_all_or_report(connections, reporter, target).await? {
-            match one(found, arguments.dereference, connections, reporter, &zone).await {
+        for found in find_all_or_report(context, target).await? {
+            match one(found, arguments.dereference, context, &zone).await {
                 Ok((text, event)) if reporter.json() => {
                     drop(text);
                     reporter.event(&event)?;
@@ -39,11 +39,10 @@ pub(super) async fn run(
 async fn one(
     found: Found,
     dereference: bool,
-    connections: &Connections,
-    reporter: &Reporter,
+    context: Context<'_>,
     zone: &TimeZone,
 ) -> anyhow::Result<(String, Value)> {
-    let found = if dereference { follow(connections, reporter, found).await? } else { found };
+    let found = if dereference { follow(context, found).await? } else { found };
     let link = match found.metadata.file_type {
         FileType::Symlink => Some(found.client.read_link(found.handle).await.at(&found.remote)?),
         _ => None,

@@ -18,7 +18,7 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
     let process = Process::with_rate_limit(&arguments.connection, &arguments.output, arguments.bwlimit)
         .with_verbosity(arguments.verbose, arguments.quiet);
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
-    process.run(async |connections, reporter| {
+    process.run(async |context, reporter| {
         let copy = check(&arguments)?;
         if let Some(path) = &arguments.log_file {
             reporter.log_to(Log::open(path)?);
@@ -35,7 +35,8 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
         {
             reporter.show_progress(progress);
         }
-        Ok(copy::run(&copy, connections, reporter).await?)
+        copy::run(&copy, context).await?;
+        Ok(())
     })
 }
 

@@ -18,6 +18,7 @@ use super::{chmod, mv, rm};
 use crate::{
     args::{Cli, Command, OutputArgs},
     connections::Connections,
+    context::Context,
     log::Log,
     report::Reporter,
     served::{Call, Served},
@@ -37,15 +38,15 @@ async fn run(server: &Served, words: &[&str]) -> (serde_json::Value, String) {
     let ended = match Cli::parse_from(arguments).command {
         Command::Rm(arguments) => {
             let connections = Connections::new(arguments.connection.clone(), None, activity);
-            rm::run(&arguments, &connections, &reporter).await
+            rm::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
         Command::Chmod(arguments) => {
             let connections = Connections::new(arguments.connection.clone(), None, activity);
-            chmod::run(&arguments, &connections, &reporter).await
+            chmod::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
         Command::Mv(arguments) => {
             let connections = Connections::new(arguments.connection.clone(), None, activity);
-            mv::run(&arguments, &connections, &reporter).await
+            mv::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
         other => panic!("{other:?}"),
     };

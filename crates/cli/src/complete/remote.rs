@@ -22,6 +22,7 @@ use crate::{
     args::{self, Cli, LsArgs, OutputArgs},
     config,
     connections::Connections,
+    context::Context,
     error::ErrorKind,
     local::Directory,
     name::fnv1a,
@@ -185,32 +186,28 @@ fn listed(directory: &OsStr) -> Option<Vec<Vec<u8>>> {
     let connections = Connections::new(connection, None, Arc::clone(reporter.activity()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let names = runtime.block_on(async {
-        let reading = read(&connections, &reporter, targets.first()?);
+        let reading = read(Context { servers: &connections, events: &reporter }, targets.first()?);
         tokio::time::timeout(Duration::from_secs(10), reading).await.ok()?.ok()
     });
     runtime.shutdown_background();
     names
 }
 
-async fn read(
-    connections: &Connections,
-    reporter: &Reporter,
-    target: &Remote,
-) -> anyhow::Result<Vec<Vec<u8>>> {
-    let found = match find(connections, reporter, target).await {
+async fn read(context: Context<'_>, target: &Remote) -> anyhow::Result<Vec<Vec<u8>>> {
+    let found = match find(context, target).await {
         Err(error) if error.kind() == ErrorKind::MountRefused => {
-            let exports = exports_below(connections, target).await?;
+            let exports = exports_below(context.servers, target).await?;
             let below = |path: &Vec<u8>| path[target.path.len()..].to_vec();
             let names =
                 exports.iter().map(below).map(|path| path.strip_prefix(b"/").unwrap_or(&path).to_vec());
             return Ok(names.map(|name| [&name[..], b"/"].concat()).collect());
         }
-        found => follow(connections, reporter, found?).await?,
+        found => follow(context, found?).await?,
     };
     let mut children = Children::of(&found)?;
     let mut names = Vec::new();
     while !children.is_done() && names.len() < MOST {
-        for child in children.next(connections, reporter).await? {
+        for child in children.next(context).await? {
             // A link may well be one to a directory, but that is a round trip to find out.
             let is_directory = child.metadata.file_type == nfs_wireless_client::FileType::Directory;
             names.push(if is_directory { [&child.name[..], b"/"].concat() } else { child.name });

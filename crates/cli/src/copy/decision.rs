@@ -10,8 +10,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    event::{Change, Event, Warning},
-    outcome::Skip,
+    event::{Change, Event, Skip, Warning},
 };
 
 /// What the command was asked for, as far as it decides.
@@ -205,7 +204,7 @@ impl Run<'_> {
             }
             Question::Content if node.kind == Kind::Symlink => {
                 let target = node.read_link().await?;
-                let other = frame.place.read_link(self.connections, self.reporter, name).await?;
+                let other = frame.place.read_link(self.context, name).await?;
                 facts.is_same_content = Some(target == other);
             }
             Question::Content => {
@@ -235,9 +234,9 @@ impl Run<'_> {
                 return self.skip(node, &target, Skip::NotOlder);
             }
             Decision::KeepNewer { may_be_same } => {
-                self.reporter.activity().file_done();
+                self.context.servers.activity().file_done();
                 let (source, target) = (&node.name(), &target);
-                return self.reporter.handle(&Event::KeptNewer { source, target, may_be_same });
+                return self.context.events.tell(&Event::KeptNewer { source, target, may_be_same });
             }
             Decision::Unchanged { is_same_time } => {
                 if self.adjust(node, frame, name, present, is_same_time).await? {

@@ -98,7 +98,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let refuse = |why: &str| Error::other(format!("nothing is deleted: {why}"));
-        if self.reporter.has_failures() {
+        if self.told.has_failures() {
             self.warn(Warning::NothingDeleted { is_rest: false, why: NotDone::Copying });
             return Ok(None);
         }
@@ -118,7 +118,7 @@ impl Run<'_> {
         let (mut doomed, kept) = self.expand(sync, groups).await?;
         let is_narrow = |it: &&Doomed| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300;
         let narrow = doomed.iter().filter(is_narrow).cloned().collect();
-        if self.reporter.has_failures() {
+        if self.told.has_failures() {
             self.warn(Warning::NothingDeleted { is_rest: false, why: NotDone::Listing });
             return Ok(None);
         }
@@ -163,7 +163,7 @@ impl Run<'_> {
         let narrow: Vec<_> = narrow.iter().filter(is_parent).cloned().collect();
         self.set_modes(groups, &narrow, 0o300).await;
         let deleted = self.delete_all(groups, doomed).await;
-        let failed = deleted.is_err() || self.reporter.has_failures();
+        let failed = deleted.is_err() || self.told.has_failures();
         let left = narrow.into_iter().filter(|it| failed || kept.contains(&(it.group, it.path.clone())));
         self.set_modes(groups, &left.collect::<Vec<_>>(), 0).await;
         deleted
@@ -174,7 +174,7 @@ impl Run<'_> {
         let used: BTreeSet<_> = doomed.iter().map(|it| it.group).collect();
         let begun = Some(Instant::now());
         let looks = used.into_iter().map(|group| async move {
-            let holds = groups[group].frame.holds(begun, self.connections, self.reporter).await?;
+            let holds = groups[group].frame.holds(begun, self.context).await?;
             Ok((!holds).then_some(group))
         });
         let moved: Vec<_> = stream::iter(looks).buffer_unordered(IN_FLIGHT).try_collect().await?;
@@ -193,7 +193,7 @@ impl Run<'_> {
             let names: BTreeSet<_> = taken.iter().flat_map(|name| used_by(name)).collect();
             let mut left = BTreeSet::new();
             if !self.copy.dry_run {
-                let there = frame.place.entries(self.connections, self.reporter).await?;
+                let there = frame.place.entries(self.context).await?;
                 left.extend(there.into_iter().map(|(name, _)| name));
             }
             used.insert(group, (names, left));
@@ -215,7 +215,7 @@ impl Run<'_> {
             return Ok(());
         }
         names.insert(MARKER.to_vec());
-        let mut entries = frame.place.surplus(self.connections, self.reporter, &names, true).await?;
+        let mut entries = frame.place.surplus(self.context, &names, true).await?;
         entries.retain(|(name, present)| {
             let path = below(frame.relative(), name);
             self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
@@ -234,7 +234,7 @@ impl Run<'_> {
             return Ok(());
         }
         let place = &group.frame.place;
-        let listed = place.entries(self.connections, self.reporter).await?;
+        let listed = place.entries(self.context).await?;
         let listed: BTreeSet<_> = listed.into_iter().map(|(name, _)| name).collect();
         match group.taken.iter().find(|name| !listed.contains(*name)) {
             None => Ok(()),
@@ -291,7 +291,7 @@ impl Run<'_> {
                 let children = match children {
                     Ok(children) => children,
                     Err(error) => {
-                        self.reporter.fail(error)?;
+                        self.context.events.fail(error)?;
                         keep();
                         continue;
                     }
@@ -345,7 +345,7 @@ impl Run<'_> {
         if is_elsewhere {
             return Err(elsewhere());
         }
-        let entries = place.entries(self.connections, self.reporter).await?;
+        let entries = place.entries(self.context).await?;
         // Only the listing may have shown it.
         if place.is_inner_export() { Err(elsewhere()) } else { Ok(entries) }
     }
@@ -367,10 +367,9 @@ impl Run<'_> {
                     if is_left(&it.path) || !self.leads_to(frame, it).await? {
                         return Ok(());
                     }
-                    frame.touch_names(self.connections, self.reporter).await;
+                    frame.touch_names(self.context).await;
                     let (what, place) = ((&it.path[..], it.is_directory()), &frame.place);
-                    let removed =
-                        place.remove(self.connections, self.reporter, what, (it.above, &it.numbers)).await?;
+                    let removed = place.remove(self.context, what, (it.above, &it.numbers)).await?;
                     if let Some(path) = removed {
                         let is_new = moved.borrow_mut().insert((it.group, path.to_vec()));
                         return if is_new { Err(chain::moved(place.show(path))) } else { Ok(()) };
@@ -381,7 +380,7 @@ impl Run<'_> {
             let mut removals = stream::iter(removals).buffered(IN_FLIGHT);
             while let Some(removed) = removals.next().await {
                 if let Err(error) = removed {
-                    self.reporter.fail(error)?;
+                    self.context.events.fail(error)?;
                 }
             }
         }
@@ -390,14 +389,12 @@ impl Run<'_> {
 
     /// Whether the names that led to what is to be deleted still do, as far as that is known before it is.
     async fn leads_to(&self, frame: &Frame, doomed: &Doomed) -> Result<bool> {
-        let (connections, reporter) = (self.connections, self.reporter);
+        let context = self.context;
         match &frame.place {
-            Place::Local { .. } | Place::Planned(_) => frame.holds(None, connections, reporter).await,
+            Place::Local { .. } | Place::Planned(_) => frame.holds(None, context).await,
             Place::Remote(_) if doomed.chain.is_lost() => Ok(false),
-            Place::Remote(_) if doomed.is_directory() => {
-                doomed.chain.above().holds(connections, reporter).await
-            }
-            Place::Remote(_) => doomed.chain.holds(connections, reporter).await,
+            Place::Remote(_) if doomed.is_directory() => doomed.chain.above().holds(context).await,
+            Place::Remote(_) => doomed.chain.holds(context).await,
         }
     }
 
@@ -416,10 +413,10 @@ impl Run<'_> {
                 let last = Attributes { mode: attributes.mode | wider, ..attributes };
                 let above = &groups[it.group].frame.place;
                 let place = above.enter(&it.path, &it.present, &it.numbers)?;
-                if wider != 0 && !it.chain.holds(self.connections, self.reporter).await? {
+                if wider != 0 && !it.chain.holds(self.context).await? {
                     return Ok(());
                 }
-                place.set_last(self.connections, self.reporter, last, false).await
+                place.set_last(self.context, last, false).await
             });
             // If that is refused, so is what follows, which is then reported; and what is deleted needs no mode.
             let _: Vec<Result<()>> = stream::iter(set).buffer_unordered(IN_FLIGHT).collect().await;
@@ -430,7 +427,7 @@ impl Run<'_> {
         let target = frame.place.name(&doomed.path);
         let path = below(frame.relative(), &doomed.path);
         let is_directory = doomed.is_directory();
-        self.reporter.handle(&Event::Deleted { target: &target, path: &path, is_directory })
+        self.context.events.tell(&Event::Deleted { target: &target, path: &path, is_directory })
     }
 }
 

@@ -17,10 +17,9 @@ use super::{
 };
 use crate::{
     chain::{self, Chain},
-    connections::Connections,
+    context::Context,
     error::Result,
     local,
-    report::Reporter,
 };
 
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
@@ -137,20 +136,20 @@ impl Frame {
     }
 
     /// Notes that something is copied into the directory; as [`Frame::touch_names`].
-    pub(super) async fn touch(&self, connections: &Connections, reporter: &Reporter) {
+    pub(super) async fn touch(&self, context: Context<'_>) {
         self.is_filled.set(true);
-        self.touch_names(connections, reporter).await;
+        self.touch_names(context).await;
     }
 
     /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets
     /// another, until its own is set at the end.
-    pub(super) async fn touch_names(&self, connections: &Connections, reporter: &Reporter) {
+    pub(super) async fn touch_names(&self, context: Context<'_>) {
         self.is_touched.set(true);
         if let Some(was) = self.was.filter(|was| self.last.is_some() && was.mode & 0o300 != 0o300) {
             let wider = Attributes { mode: was.mode | 0o300, ..was };
             let widen = || async {
                 // If that is refused, so is what follows, which is then reported.
-                let _ = self.place.set_last(connections, reporter, wider, false).await;
+                let _ = self.place.set_last(context, wider, false).await;
             };
             self.is_widened.get_or_init(widen).await;
         }
@@ -178,22 +177,19 @@ impl Frame {
     ///
     /// # Errors
     /// What looking fails of.
-    pub(super) async fn holds(
-        &self,
-        begun: Option<Instant>,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<bool> {
+    pub(super) async fn holds(&self, begun: Option<Instant>, context: Context<'_>) -> Result<bool> {
         match (&self.place, begun) {
             (Place::Planned(_), _) => Ok(true),
-            (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, connections, reporter).await,
-            (Place::Remote(_), None) => self.chain().holds(connections, reporter).await,
+            (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, context).await,
+            (Place::Remote(_), None) => self.chain().holds(context).await,
             (Place::Local { .. }, _) => {
                 let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
                 match frames.filter(|frame| !frame.is_at_its_name()).last() {
                     None => Ok(true),
                     Some(moved) if moved.is_told.replace(true) => Ok(false),
-                    Some(moved) => reporter.fail(chain::moved(moved.place.own_name().shown)).map(|()| false),
+                    Some(moved) => {
+                        context.events.fail(chain::moved(moved.place.own_name().shown)).map(|()| false)
+                    }
                 }
             }
         }
@@ -301,8 +297,7 @@ impl Frame {
     /// The first failure to set mode or times.
     pub(super) async fn release(
         frame: Rc<Self>,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         preserve: bool,
         look: impl Fn(&Self) -> Result<()>,
     ) -> Result<()> {
@@ -310,7 +305,7 @@ impl Frame {
         let mut result = Ok(());
         while let Some(frame) = next.take().and_then(Rc::into_inner) {
             if let Some(attributes) = frame.last.filter(|source| !preserve || !frame.is_as(*source)) {
-                let set = frame.place.set_last(connections, reporter, attributes, preserve).await;
+                let set = frame.place.set_last(context, attributes, preserve).await;
                 result = result.and(set);
             }
             if frame.is_filled.get() {

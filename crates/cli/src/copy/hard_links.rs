@@ -11,7 +11,7 @@ use super::{
     transfer::{Item, Version},
     update::Age,
 };
-use crate::{error::Result, event::Change, local::Named, progress::Share, report::Reporter};
+use crate::{error::Result, event::Change, local::Named, progress::Share};
 
 /// The files that have several names.
 #[derive(Debug, Default)]
@@ -64,12 +64,12 @@ impl Run<'_> {
         for Other { node, frame, name } in others {
             if end.is_ok() {
                 let (there, first) = &first[&node.attributes.file];
-                let share = Share::new(self.reporter.activity(), node.expected_bytes());
+                let share = Share::new(self.context.servers.activity(), node.expected_bytes());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 end = self
                     .make_hard_link(sync, item, there, first)
                     .await
-                    .or_else(|it| Reporter::fail(self.reporter, it));
+                    .or_else(|it| self.context.events.fail(it));
             }
             end = end.and(self.release(frame).await);
         }
@@ -93,8 +93,8 @@ impl Run<'_> {
         let Item { node, frame, name, share } = item;
         drop(self.turn(frame, name).await?);
         let copied = match there.is_touched() {
-            true => there.place.look_up(self.connections, self.reporter, first).await?,
-            false => there.place.present(self.connections, self.reporter, first).await?,
+            true => there.place.look_up(self.context, first).await?,
+            false => there.place.present(self.context, first).await?,
         };
         // What was skipped, or failed, is another file.
         let copied = match copied {
@@ -106,11 +106,9 @@ impl Run<'_> {
             _ => None,
         };
         let present = match self.copy.overwrite {
-            Overwrite::Always => frame.place.present(self.connections, self.reporter, name).await?,
+            Overwrite::Always => frame.place.present(self.context, name).await?,
             // Its listing may be long ago, and this run may have replaced another name of what was there.
-            Overwrite::Never | Overwrite::Older => {
-                frame.place.look_up(self.connections, self.reporter, name).await?
-            }
+            Overwrite::Never | Overwrite::Older => frame.place.look_up(self.context, name).await?,
         };
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {
@@ -134,11 +132,11 @@ impl Run<'_> {
         }
         share.leave_out(u64::MAX);
         if !self.copy.dry_run {
-            frame.touch(self.connections, self.reporter).await;
+            frame.touch(self.context).await;
             let link = (&copied, there, first);
             let replaces = self.replaces(present.as_ref().map(Version::from));
             let named = (name, &self.tags);
-            match frame.place.hard_link(self.connections, self.reporter, named, link, replaces).await? {
+            match frame.place.hard_link(self.context, named, link, replaces).await? {
                 Named::Yes => {}
                 Named::Taken => return self.skip_taken(node, &frame.place.name(name)),
                 Named::Unknown => return self.file(item).await,

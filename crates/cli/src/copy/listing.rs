@@ -10,9 +10,8 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    event::Warning,
+    event::{Skip, Warning},
     name::{MARKER, is_ours, untagged, used_by},
-    outcome::Skip,
     remote::Children,
     url::components,
 };
@@ -28,8 +27,7 @@ impl Run<'_> {
         let was_begun = rest.is_some();
         let mut has_vanished = false;
         let filter = &self.copy.filter;
-        let children =
-            directory.children(self.connections, self.reporter, &mut rest, &mut has_vanished).await?;
+        let children = directory.children(self.context, &mut rest, &mut has_vanished).await?;
         filter.note_source();
         let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !frame.is_again());
         if let Some(sync) = deletes {
@@ -50,7 +48,7 @@ impl Run<'_> {
             if name == MARKER {
                 if deletes.is_some() {
                     let text = Warning::Marker(&node.name()).to_string();
-                    self.reporter.fail(Error::other(text))?;
+                    self.context.events.fail(Error::other(text))?;
                 } else {
                     self.warn(Warning::Marker(&node.name()));
                 }
@@ -65,7 +63,7 @@ impl Run<'_> {
                 node = match self.followed_to_listed(node, frame, &path).await {
                     Ok(node) => node,
                     Err(error) => {
-                        self.reporter.fail(error)?;
+                        self.context.events.fail(error)?;
                         filter.leave(&path);
                         continue;
                     }
@@ -77,7 +75,7 @@ impl Run<'_> {
             if reserved.contains(untagged(&name)) || (is_part && is_ours(&name)) {
                 if is_part || node.kind != Kind::File {
                     let text = format!("{node}: skipped: the copy of a file beside it needs this name");
-                    self.reporter.fail(Error::other(text))?;
+                    self.context.events.fail(Error::other(text))?;
                     continue;
                 }
                 self.warn(Warning::Left(&node.name()));
@@ -88,7 +86,7 @@ impl Run<'_> {
                 node = match self.followed(node, frame).await {
                     Ok(node) => node,
                     Err(error) => {
-                        self.reporter.fail(error)?;
+                        self.context.events.fail(error)?;
                         continue;
                     }
                 };
@@ -177,7 +175,7 @@ impl Run<'_> {
             return self.followed(node, frame).await;
         }
         let (shown, levels) = (node.to_string(), components(path).len());
-        match node.followed_within(levels, self.connections, self.reporter).await? {
+        match node.followed_within(levels, self.context).await? {
             Some(node) => without_circle(node, frame),
             None => {
                 let text = format!("{shown}: not followed, it leads out of SRC (-L follows it)");
@@ -188,7 +186,7 @@ impl Run<'_> {
 
     /// Returns what a link in a directory stands for.
     async fn followed(&self, node: Node, frame: &Frame) -> Result<Node> {
-        without_circle(node.followed(self.connections, self.reporter).await?, frame)
+        without_circle(node.followed(self.context).await?, frame)
     }
 }
 

@@ -9,11 +9,10 @@ use super::{
     place::{Place, RemotePlace},
 };
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Error, Result, ResultExt, has_status, is_missing, show},
     local::Directory,
     name::{MARKER, fnv1a},
-    report::Reporter,
     text::escape,
 };
 
@@ -99,12 +98,8 @@ impl Place {
     ///
     /// # Errors
     /// The mark cannot be read.
-    pub(super) async fn mark(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<Option<Vec<u8>>> {
-        match self.present(connections, reporter, MARKER).await? {
+    pub(super) async fn mark(&self, context: Context<'_>) -> Result<Option<Vec<u8>>> {
+        match self.present(context, MARKER).await? {
             None => return Ok(None),
             Some(mark) if mark.kind != Kind::File || mark.attributes.size == 0 => {
                 return Ok(Some(Vec::new()));
@@ -116,7 +111,7 @@ impl Place {
             Self::Local { directory, .. } => Ok(local(directory)),
             Self::Remote(place) => {
                 let read = async |at: &RemotePlace| remote(&at.client, at.handle).await.at(&at.remote);
-                place.with(connections, reporter, read).await
+                place.with(context, read).await
             }
         }
     }

@@ -16,13 +16,12 @@ use tokio::io::AsyncReadExt;
 
 use super::kept;
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Result, ResultExt, is_missing, local, remote_error, show},
     event::{Name, What},
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
     remote::{Child, Children, Found, find, follow, real},
-    report::Reporter,
     url::{Remote, is_within},
 };
 
@@ -142,25 +141,20 @@ impl Node {
     }
 
     /// Finds what a link stands for; it keeps the link's name.
-    pub(super) async fn followed(self, connections: &Connections, reporter: &Reporter) -> Result<Self> {
+    pub(super) async fn followed(self, context: Context<'_>) -> Result<Self> {
         match self.origin {
             Origin::Local(path) => {
                 Self::local(path.to_path_buf(), true).map_err(|error| local(&path, &error))
             }
-            Origin::Remote(RemoteFile { remote, .. }) => Ok(Self::remote(
-                follow(connections, reporter, find(connections, reporter, &remote).await?).await?,
-            )),
+            Origin::Remote(RemoteFile { remote, .. }) => {
+                Ok(Self::remote(follow(context, find(context, &remote).await?).await?))
+            }
             Origin::Standard => unreachable!("standard input is no link"),
         }
     }
 
     /// As [`Node::followed`], of a link so many levels below SRC; `None` where it leads out of SRC.
-    pub(super) async fn followed_within(
-        self,
-        levels: usize,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<Option<Self>> {
+    pub(super) async fn followed_within(self, levels: usize, context: Context<'_>) -> Result<Option<Self>> {
         match self.origin {
             Origin::Local(path) => {
                 let found = path.within().and_then(|within| match within {
@@ -171,8 +165,7 @@ impl Node {
             }
             Origin::Remote(RemoteFile { remote, .. }) => {
                 let top = (0..levels).fold(remote.clone(), |below, _| below.parent());
-                let [top, there] =
-                    [real(connections, reporter, &top).await?, real(connections, reporter, &remote).await?];
+                let [top, there] = [real(context, &top).await?, real(context, &remote).await?];
                 let is_within = is_within(&there.remote.path, &top.remote.path);
                 Ok(is_within.then(|| Self::remote(Found { remote, ..there })))
             }
@@ -315,8 +308,7 @@ impl Node {
     /// `has_vanished` is set if something disappeared meanwhile.
     pub(super) async fn children(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         rest: &mut Option<Box<Children>>,
         has_vanished: &mut bool,
     ) -> Result<Vec<(Vec<u8>, Self)>> {
@@ -330,10 +322,10 @@ impl Node {
                         (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
                         // Removed since it was listed.
                         (_, Ok(None)) => *has_vanished = true,
-                        (path, Err(error)) => reporter.fail(local(&path, &error))?,
+                        (path, Err(error)) => context.events.fail(local(&path, &error))?,
                     }
                 }
-                reporter.activity().step();
+                context.servers.activity().step();
                 found.sort_by(|a, b| a.0.cmp(&b.0));
                 Ok(found)
             }
@@ -344,15 +336,15 @@ impl Node {
                     Some(rest) => rest,
                     None => Box::new(Children::open(client, *handle, remote)?),
                 };
-                let listed = match listing.next(connections, reporter).await {
+                let listed = match listing.next(context).await {
                     Err(error) if is_begun && error.is_stale() => {
-                        connections.forget(client);
-                        let found = find(connections, reporter, remote).await?;
+                        context.servers.forget(client);
+                        let found = find(context, remote).await?;
                         if Attributes::from(&found.metadata).file != self.attributes.file {
                             return Err(error);
                         }
                         listing = Box::new(Children::open(&found.client, found.handle, remote)?);
-                        listing.next(connections, reporter).await?
+                        listing.next(context).await?
                     }
                     listed => listed?,
                 };

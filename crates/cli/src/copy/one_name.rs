@@ -144,16 +144,14 @@ impl Run<'_> {
 
     /// Refuses a name if what has it is what has the other one, too.
     pub(super) async fn refuse_if_one(&self, place: &Place, name: &[u8], other: &[u8]) -> Result<()> {
-        let [this, that] = [
-            place.look_up(self.connections, self.reporter, name).await?,
-            place.look_up(self.connections, self.reporter, other).await?,
-        ];
+        let [this, that] =
+            [place.look_up(self.context, name).await?, place.look_up(self.context, other).await?];
         let (Some(this), Some(that)) = (this, that) else { return Ok(()) };
         if !is_same(&this, &that) {
             return Ok(());
         }
         // They may be two names of one file, or the file system may number its files as it likes.
-        let entries = place.entries(self.connections, self.reporter).await?;
+        let entries = place.entries(self.context).await?;
         if [name, other].iter().all(|name| entries.iter().any(|(entry, _)| entry == name)) {
             return Ok(());
         }
@@ -171,7 +169,7 @@ impl Place {
     /// one, or the file would not be there.
     pub(super) async fn without_wanted(
         &self,
-        run: (&crate::connections::Connections, &crate::report::Reporter),
+        context: crate::context::Context<'_>,
         wanted: &BTreeSet<Vec<u8>>,
         found: Vec<(Vec<u8>, Present)>,
     ) -> Result<Vec<(Vec<u8>, Present)>> {
@@ -184,7 +182,7 @@ impl Place {
         for (name, present) in found {
             let mut is_wanted = false;
             for alike in by_key.get(&fnv1a(&folded(&name))).into_iter().flatten() {
-                let there = self.look_up(run.0, run.1, alike).await?;
+                let there = self.look_up(context, alike).await?;
                 is_wanted |= present.attributes.links <= 1 && there.is_some_and(|it| is_same(&it, &present));
             }
             if !is_wanted {

@@ -20,13 +20,12 @@ use super::{
     transfer::Replaces,
 };
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Error, Result, ResultExt, has_status, io_text, is_missing, local, show},
     event::{Event, Name, Warning},
     local::{Directory, Marked, Times},
     name::MARKER,
     remote::Found,
-    report::Reporter,
     text::escape,
     url::Remote,
 };
@@ -86,39 +85,27 @@ impl Place {
     }
 
     /// Returns what has this name; a link stands for itself.
-    pub(super) async fn present(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-        name: &[u8],
-    ) -> Result<Option<Present>> {
+    pub(super) async fn present(&self, context: Context<'_>, name: &[u8]) -> Result<Option<Present>> {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
-            Self::Local { .. } => self.look_up(connections, reporter, name).await,
+            Self::Local { .. } => self.look_up(context, name).await,
             Self::Remote(place) => match place.known.get(name) {
                 Some(known) => Ok(*known),
                 None if place.knows_all => Ok(None),
-                None => self.look_up(connections, reporter, name).await,
+                None => self.look_up(context, name).await,
             },
         }
     }
 
     /// As [`Place::present`], whatever was known of the name before.
-    pub(super) async fn look_up(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-        name: &[u8],
-    ) -> Result<Option<Present>> {
+    pub(super) async fn look_up(&self, context: Context<'_>, name: &[u8]) -> Result<Option<Present>> {
         match self {
             Self::Planned(_) => Ok(None),
             Self::Local { directory, .. } => {
                 let found = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
                 Ok(found.as_ref().map(Present::local))
             }
-            Self::Remote(place) => {
-                place.with(connections, reporter, async |at: &_| Self::look_up_in(at, name).await).await
-            }
+            Self::Remote(place) => place.with(context, async |at: &_| Self::look_up_in(at, name).await).await,
         }
     }
 
@@ -134,14 +121,13 @@ impl Place {
     /// Creates a directory in this one, or enters it when it is there.
     pub(super) async fn directory(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         (name, tags): (&[u8], &Tags),
         mode: u32,
         dry_run: bool,
         mark: Option<&[u8]>,
     ) -> Result<Self> {
-        let present = self.present(connections, reporter, name).await?;
+        let present = self.present(context, name).await?;
         if present.is_some_and(|present| present.kind != Kind::Directory) {
             let text =
                 format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
@@ -171,8 +157,8 @@ impl Place {
             }
             (Self::Remote(place), Some(source)) => {
                 let named = (name, tags.own());
-                let make = async |at: &RemotePlace| at.marked_directory(reporter, named, mode, source).await;
-                Ok(Self::Remote(Box::new(place.with(connections, reporter, make).await?)))
+                let make = async |at: &RemotePlace| at.marked_directory(context, named, mode, source).await;
+                Ok(Self::Remote(Box::new(place.with(context, make).await?)))
             }
             (Self::Local { directory, .. }, None) => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
@@ -182,16 +168,16 @@ impl Place {
                 let make = async |at: &RemotePlace| {
                     // Where this directory was forgotten, so was what is in it.
                     let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
-                    at.directory(connections, reporter, name, mode, present).await
+                    at.directory(context, name, mode, present).await
                 };
-                let made = place.with(connections, reporter, make).await?;
+                let made = place.with(context, make).await?;
                 Ok(Self::Remote(Box::new(made)))
             }
         }
     }
 
     /// Takes the mark of an unfinished copy off the directory, if it has it.
-    pub(super) async fn remove_mark(&self, connections: &Connections, reporter: &Reporter) -> Result<()> {
+    pub(super) async fn remove_mark(&self, context: Context<'_>) -> Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, .. } => {
@@ -202,7 +188,7 @@ impl Place {
                     Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
                     _ => Ok(()),
                 };
-                place.with(connections, reporter, remove).await
+                place.with(context, remove).await
             }
         }
     }
@@ -210,8 +196,7 @@ impl Place {
     /// Creates a symbolic link, where something is there or not; false if that is not to lose its name.
     pub(super) async fn symlink(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         (link, tags): (&[u8], &Tags),
         (target, times): (&[u8], Option<Times>),
         replaces: Replaces,
@@ -234,7 +219,7 @@ impl Place {
             Self::Remote(place) => {
                 let named = (link, tags.own());
                 let make = async |place: &RemotePlace| place.symlink(named, target, times, replaces).await;
-                place.with(connections, reporter, make).await
+                place.with(context, make).await
             }
         }
     }
@@ -242,8 +227,7 @@ impl Place {
     /// Sets the mode of the directory itself, and its times and owner if they are kept.
     pub(super) async fn set_last(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         last: Attributes,
         preserve: bool,
     ) -> Result<()> {
@@ -260,7 +244,7 @@ impl Place {
                 if let Err(error) = set.as_ref()
                     && preserve
                 {
-                    reporter.handle(&Event::Warning(Warning::NotKept(&io_text(error))))?;
+                    context.events.tell(&Event::Warning(Warning::NotKept(&io_text(error))))?;
                 }
                 Ok(())
             }
@@ -269,27 +253,27 @@ impl Place {
                 attributes.mode = Some(last.mode);
                 let set = async |place: &RemotePlace| {
                     if preserve {
-                        place.give(connections, place.handle, last).await?;
+                        place.give(context.servers, place.handle, last).await?;
                     }
                     match place.client.set_attributes(place.handle, attributes).await {
                         Err(error) if is_refused(&error) => {
                             if preserve {
-                                reporter.handle(&Event::Warning(Warning::NotKept(&error.to_string())))?;
+                                context.events.tell(&Event::Warning(Warning::NotKept(&error.to_string())))?;
                             }
                             Ok(())
                         }
                         set => set.at(&place.remote),
                     }
                 };
-                place.with(connections, reporter, set).await?;
-                reporter.activity().step();
+                place.with(context, set).await?;
+                context.servers.activity().step();
                 Ok(())
             }
         }
     }
 
     /// Returns in what steps files here keep their times, where that is known; zero where it is not.
-    pub(super) async fn time_step(&self, connections: &Connections, reporter: &Reporter) -> Result<Duration> {
+    pub(super) async fn time_step(&self, context: Context<'_>) -> Result<Duration> {
         match self {
             Self::Planned(_) => Ok(Duration::ZERO),
             Self::Local { directory, .. } => Ok(directory.time_step()),
@@ -304,7 +288,7 @@ impl Place {
                         })),
                     }
                 };
-                place.with(connections, reporter, ask).await
+                place.with(context, ask).await
             }
         }
     }
@@ -499,8 +483,10 @@ mod tests {
     use super::*;
     use crate::{
         args::OutputArgs,
+        connections::Connections,
         local::StateHome,
         remote,
+        report::Reporter,
         served::{Served, connection},
     };
 
@@ -509,11 +495,12 @@ mod tests {
         let server = Served::start();
         let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
         let connections = Connections::new(connection(), None, Arc::default());
+        let context = Context { servers: &connections, events: &reporter };
         let state = tempfile::tempdir().unwrap();
         let tags = Tags::new(&StateHome::at(state.path()));
         for procedure in [Procedure::Create, Procedure::Rename] {
             for is_there in [true, false] {
-                let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
+                let found = remote::find(context, &server.remote("/")).await.unwrap();
                 let place = Place::remote_around(found, b"new", None, None);
                 // The other one has renamed it by then.
                 let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
@@ -524,7 +511,7 @@ mod tests {
                     std::fs::write(server.path("new/file"), "").unwrap();
                 }
                 let (named, mark) = ((&b"new"[..], &tags), Some(&b"/source\nkey"[..]));
-                let made = place.directory(&connections, &reporter, named, 0o755, false, mark);
+                let made = place.directory(context, named, 0o755, false, mark);
                 let said = made.await.map_or_else(|error| error.to_string(), |_| "made".to_owned());
                 let is_said = said.contains("/new: another run has just made this directory");
                 assert_eq!(is_said, is_there, "{procedure:?}: {said}");
@@ -558,8 +545,9 @@ mod tests {
         let server = Served::start();
         let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
         let connections = Connections::new(connection(), None, Arc::default());
-        let found = remote::find(&connections, &reporter, &server.remote("/")).await.unwrap();
-        let step = Place::remote(found).time_step(&connections, &reporter).await.unwrap();
+        let context = Context { servers: &connections, events: &reporter };
+        let found = remote::find(context, &server.remote("/")).await.unwrap();
+        let step = Place::remote(found).time_step(context).await.unwrap();
         assert_eq!(step, Duration::from_nanos(1));
     }
 }

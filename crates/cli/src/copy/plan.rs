@@ -22,12 +22,11 @@ use super::{
     tags::Tags,
 };
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Error, ErrorKind, Result, ResultExt, io_text, local, show},
     local::{Directory, is_closed_input},
     name::is_plain,
     remote::{Found, find, find_all, find_if_exists, follow, real_if_exists},
-    report::Reporter,
     url::{Remote, Target, is_within, local_name},
 };
 
@@ -103,22 +102,17 @@ struct Source {
 ///
 /// # Errors
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
-pub(super) async fn plan(
-    copy: &Copy,
-    tags: &Tags,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> Result<Plan> {
-    check(copy, reporter)?;
+pub(super) async fn plan(copy: &Copy, tags: &Tags, context: Context<'_>) -> Result<Plan> {
+    check(copy)?;
     let mut sources = Vec::new();
     let mut keys = Vec::new();
     for target in &copy.sources {
-        match find_sources(copy, connections, reporter, target).await {
+        match find_sources(copy, context, target).await {
             Ok(found) => {
                 keys.push(resume_key(target, &found));
                 sources.extend(found);
             }
-            Err(error) => reporter.fail(error)?,
+            Err(error) => context.events.fail(error)?,
         }
     }
     if sources.is_empty() {
@@ -150,7 +144,7 @@ pub(super) async fn plan(
         Target::Standard => Destination::Output(Output::Standard),
         Target::Local(path) => find_local_destination(path, whole, through_links)?,
         Target::Remote(remote) => {
-            find_remote_destination(connections, reporter, remote, whole, through_links, ahead).await?
+            find_remote_destination(context, remote, whole, through_links, ahead).await?
         }
     };
     let are_several = |sources: &[Source]| sources.len().max(copy.sources.len()) > 1;
@@ -158,20 +152,16 @@ pub(super) async fn plan(
         Destination::Inside(place, clean_up) => {
             let are_many =
                 sources.len() > MOST_LOOKED_UP || sources.iter().any(|source| source.name.is_none());
-            let place = if copy.sync.is_some() || are_many {
-                place.listed(connections, reporter).await?
-            } else {
-                place
-            };
+            let place = if copy.sync.is_some() || are_many { place.listed(context).await? } else { place };
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
             let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);
-            Ok(Plan::Files { key, works: inside(reporter, sources, place)?, clean_up })
+            Ok(Plan::Files { key, works: inside(context, sources, place)?, clean_up })
         }
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Named(place, name)
             if (are_several(&sources) || must_be_directory)
-                && place.present(connections, reporter, &name).await?.is_none() =>
+                && place.present(context, &name).await?.is_none() =>
         {
             let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
             let there = &copy.destination;
@@ -217,7 +207,7 @@ fn sync_source(sources: Vec<Source>) -> Result<Vec<Source>> {
 }
 
 /// Refuses what cannot mean anything.
-fn check(copy: &Copy, reporter: &Reporter) -> Result<()> {
+fn check(copy: &Copy) -> Result<()> {
     let is_remote = |target: &Target| matches!(target, Target::Remote(_));
     let to_remote = is_remote(&copy.destination);
     if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
@@ -229,15 +219,11 @@ fn check(copy: &Copy, reporter: &Reporter) -> Result<()> {
         return Err(Error::usage(text));
     }
     let from_standard = copy.sources.contains(&Target::Standard);
-    let to_standard = copy.destination == Target::Standard;
     if from_standard && copy.sources.len() > 1 {
         return Err(Error::usage("standard input (-) cannot be copied together with other files"));
     }
     if copy.is_whole_target && copy.sources.len() > 1 {
         return Err(Error::usage("-T takes one SRC, which becomes DST"));
-    }
-    if to_standard && reporter.json() {
-        return Err(Error::usage("--json and a file on standard output exclude each other"));
     }
     Ok(())
 }
@@ -255,12 +241,7 @@ fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
     kept::key(keys.iter().map(Vec::as_slice))
 }
 
-async fn find_sources(
-    copy: &Copy,
-    connections: &Connections,
-    reporter: &Reporter,
-    target: &Target,
-) -> Result<Vec<Source>> {
+async fn find_sources(copy: &Copy, context: Context<'_>, target: &Target) -> Result<Vec<Source>> {
     match target {
         Target::Standard if is_closed_input() => {
             Err(Error::usage("standard input is closed or cannot be read, so there is nothing to copy"))
@@ -278,7 +259,7 @@ async fn find_sources(
         },
         Target::Remote(remote) => {
             let mut sources = Vec::new();
-            for found in find_all(connections, reporter, remote).await? {
+            for found in find_all(context, remote).await? {
                 let name = found.remote.name().filter(|name| is_plain(name) && !remote.is_contents);
                 let name = name.map(<[u8]>::to_vec);
                 // As the system does it for a local path.
@@ -286,7 +267,7 @@ async fn find_sources(
                 let shown = found.remote.clone();
                 let found = match is_followed {
                     false => Ok(found),
-                    true => follow(connections, reporter, found).await,
+                    true => follow(context, found).await,
                 };
                 // As a shell does it, of all that a pattern matches a slash behind it takes the directories.
                 let leaves_out = remote.names_directory && remote.pattern.is_some();
@@ -311,7 +292,7 @@ async fn find_sources(
     }
 }
 
-fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> Result<Vec<Work>> {
+fn inside(context: Context<'_>, sources: Vec<Source>, place: Place) -> Result<Vec<Work>> {
     let is_merged = sources.len() > 1 && sources.iter().any(|source| source.name.is_none());
     let frame = Rc::new(if is_merged { Frame::merged(place) } else { Frame::top(place) });
     let mut names = HashSet::new();
@@ -324,7 +305,7 @@ fn inside(reporter: &Reporter, sources: Vec<Source>, place: Place) -> Result<Vec
             && !names.insert(name.clone())
         {
             let text = format!("{node}: not copied, an earlier source has the same name");
-            reporter.fail(Error::other(text))?;
+            context.events.fail(Error::other(text))?;
             continue;
         }
         works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
@@ -386,21 +367,18 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
 
 /// As [`find_local_destination`], on a server. The temporary file may be made ahead meanwhile.
 async fn find_remote_destination(
-    connections: &Connections,
-    reporter: &Reporter,
+    context: Context<'_>,
     remote: &Remote,
     whole: Whole<'_>,
     through_links: bool,
     ahead: Option<Ahead<'_>>,
 ) -> Result<Destination> {
     let mut making = None;
-    let found =
-        look_around(connections, reporter, remote, whole, through_links, |client, directory, name| {
-            if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name))
-            {
-                making = Some(ahead.make(client, directory, name));
-            }
-        });
+    let found = look_around(context, remote, whole, through_links, |client, directory, name| {
+        if let Some(ahead) = ahead.filter(|ahead| making.is_none() && ahead.pays(client, directory, name)) {
+            making = Some(ahead.make(client, directory, name));
+        }
+    });
     match found.await {
         Ok(Around::Directory(found)) => {
             Ok(Destination::Inside(Place::remote(found), making.map(Making::discard)))
@@ -450,8 +428,7 @@ enum Around {
 
 /// Looks what has a path, and for the directory above it; says which that is, probably, as soon as it may be used.
 async fn look_around(
-    connections: &Connections,
-    reporter: &Reporter,
+    context: Context<'_>,
     remote: &Remote,
     whole: Whole<'_>,
     through_links: bool,
@@ -459,12 +436,12 @@ async fn look_around(
 ) -> Result<Around> {
     let parent = remote.parent();
     let name = remote.name().filter(|name| is_plain(name));
-    let look = find_if_exists(connections, reporter, remote);
-    let look_above = find_if_exists(connections, reporter, &parent);
+    let look = find_if_exists(context, remote);
+    let look_above = find_if_exists(context, &parent);
     tokio::pin!(look, look_above);
     let mut above = None;
     // Side by side, where that does not take another mount.
-    let client = connections.client(remote).await?;
+    let client = context.servers.client(remote).await?;
     let is_beside = is_within(&parent.path, client.export());
     if let Some(name) = name
         && parent.path == client.export()
@@ -485,19 +462,16 @@ async fn look_around(
     };
     if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
         // With -T it is the link that would become SRC.
-        let real = if through_links || whole != Whole::Always {
-            real_if_exists(connections, reporter, link).await?
-        } else {
-            None
-        };
+        let real =
+            if through_links || whole != Whole::Always { real_if_exists(context, link).await? } else { None };
         match real {
             Some(found) if found.is_directory() && whole != Whole::Always => {
                 if is_whole(whole, &found).await? {
-                    return around(connections, reporter, found).await;
+                    return around(context, found).await;
                 }
                 return Ok(Around::Directory(Found { remote: remote.clone(), ..found }));
             }
-            Some(found) if through_links => return around(connections, reporter, found).await,
+            Some(found) if through_links => return around(context, found).await,
             None if through_links => return Err(leads_nowhere(remote)),
             Some(_) | None => {}
         }
@@ -521,7 +495,7 @@ async fn look_around(
         );
         return Err(Error::other(text));
     };
-    let directory = follow(connections, reporter, found).await?;
+    let directory = follow(context, found).await?;
     if !directory.is_directory() {
         return Err(Error::other(format!("{parent}: is not a directory")));
     }
@@ -529,11 +503,11 @@ async fn look_around(
 }
 
 /// Returns the name of what was found without links on the way, and the directory that holds it.
-async fn around(connections: &Connections, reporter: &Reporter, found: Found) -> Result<Around> {
+async fn around(context: Context<'_>, found: Found) -> Result<Around> {
     let Some(name) = found.remote.name().map(<[u8]>::to_vec) else {
         return Err(Error::other(format!("{}: is the root of an export", found.remote)));
     };
-    let directory = find(connections, reporter, &found.remote.parent()).await?;
+    let directory = find(context, &found.remote.parent()).await?;
     Ok(Around::Name { directory, name, there: Some(Box::new(found)) })
 }
 

@@ -18,12 +18,11 @@ use super::{
     version::{Pieces, Since, Told, told},
 };
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Error, ErrorKind, Result, ResultExt, local, output_error, remote_error},
     event::{Event, Name},
     local::close_copy,
     remote::{Found, find_again, follow},
-    report::Reporter,
 };
 
 /// Bytes moved at once: a pipe's capacity on Linux.
@@ -101,8 +100,7 @@ impl Input<'_> {
 
 /// A file on a server that is read once, from its beginning to its end, under whatever handle it has.
 pub(crate) struct Reading<'a> {
-    connections: &'a Connections,
-    reporter: &'a Reporter,
+    context: Context<'a>,
     source: RemoteFile,
     attributes: Attributes,
     file: File,
@@ -114,24 +112,10 @@ pub(crate) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Begins at the beginning of a file that has these attributes.
-    fn new(
-        connections: &'a Connections,
-        reporter: &'a Reporter,
-        source: &RemoteFile,
-        attributes: Attributes,
-    ) -> Box<Self> {
+    fn new(context: Context<'a>, source: &RemoteFile, attributes: Attributes) -> Box<Self> {
         let file = File::new(source.client.clone(), source.handle);
         let source = source.clone();
-        Box::new(Self {
-            connections,
-            reporter,
-            source,
-            attributes,
-            file,
-            at: 0,
-            end: None,
-            patience: Patience::default(),
-        })
+        Box::new(Self { context, source, attributes, file, at: 0, end: None, patience: Patience::default() })
     }
 
     async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
@@ -204,15 +188,9 @@ impl<'a> Reading<'a> {
 
     /// Looks for the file by its path, after the server has forgotten its handle; whether it is still the same.
     async fn find_again(&mut self) -> io::Result<bool> {
-        self.connections.forget(&self.source.client);
-        let found = async {
-            follow(
-                self.connections,
-                self.reporter,
-                find_again(self.connections, self.reporter, &self.source.remote).await?,
-            )
-            .await
-        };
+        self.context.servers.forget(&self.source.client);
+        let found =
+            async { follow(self.context, find_again(self.context, &self.source.remote).await?).await };
         let Ok(Found { client, handle, metadata, .. }) = found.await else { return Ok(false) };
         if differ(&Attributes::from(&metadata), &self.attributes) {
             return Ok(false);
@@ -228,7 +206,7 @@ impl<'a> Reading<'a> {
 pub(super) async fn pump(
     source: &mut Input<'_>,
     sink: &mut (impl AsyncWrite + Unpin),
-    reporter: &Reporter,
+    context: Context<'_>,
     throttle: &Throttle,
     mut see: impl FnMut(&[u8]),
 ) -> Result<(), StreamError> {
@@ -241,7 +219,7 @@ pub(super) async fn pump(
         see(&chunk[..count]);
         throttle.wait(count).await;
         sink.write_all(&chunk[..count]).await.map_err(StreamError::Write)?;
-        reporter.activity().add_bytes(count as u64);
+        context.servers.activity().add_bytes(count as u64);
     }
 }
 
@@ -249,18 +227,13 @@ pub(super) async fn pump(
 ///
 /// # Errors
 /// A quiet one when nobody reads any more.
-pub(crate) async fn to_stdout(found: Found, connections: &Connections, reporter: &Reporter) -> Result<()> {
+pub(crate) async fn to_stdout(found: Found, context: Context<'_>) -> Result<()> {
     let throttle = Throttle::new(None);
     let mut stdout = tokio::io::stdout();
     let (name, attributes) = (found.remote.clone(), Attributes::from(&found.metadata));
     let Found { client, handle, remote, .. } = found;
-    let mut source = Input::Remote(Reading::new(
-        connections,
-        reporter,
-        &RemoteFile { client, handle, remote },
-        attributes,
-    ));
-    let moved = pump(&mut source, &mut stdout, reporter, &throttle, |_| {}).await;
+    let mut source = Input::Remote(Reading::new(context, &RemoteFile { client, handle, remote }, attributes));
+    let moved = pump(&mut source, &mut stdout, context, &throttle, |_| {}).await;
     moved.map_err(|error| match error {
         StreamError::Read(error) => remote_error(error, name),
         StreamError::Write(error) => output_error(error),
@@ -282,22 +255,22 @@ impl Run<'_> {
             };
             return self.say(node, &target, None);
         }
-        self.reporter.activity().expect(node.attributes.size);
-        let mut source = Input::Remote(Reading::new(self.connections, self.reporter, file, node.attributes));
+        self.context.servers.activity().expect(node.attributes.size);
+        let mut source = Input::Remote(Reading::new(self.context, file, node.attributes));
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
         match output {
             Output::Standard => {
                 let mut stdout = tokio::io::stdout();
-                let moved = pump(&mut source, &mut stdout, self.reporter, &self.throttle, see).await;
+                let moved = pump(&mut source, &mut stdout, self.context, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
                     StreamError::Write(error) => output_error(error),
                 })?;
                 stdout.flush().await.map_err(output_error)?;
                 close_copy(&io::stdout()).map_err(output_error)?;
-                self.reporter.activity().file_done();
-                self.reporter.handle(&Event::Written)?;
+                self.context.servers.activity().file_done();
+                self.context.events.tell(&Event::Written)?;
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::standard_output()).await?;
                 }
@@ -314,13 +287,13 @@ impl Run<'_> {
                     .and_then(|opened| opened)
                     .map_err(|error| local(path, &error))?;
                 let mut sink = tokio::fs::File::from_std(sink);
-                let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
+                let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
                 moved.map_err(|error| match error {
                     StreamError::Read(error) => remote_error(error, node),
                     StreamError::Write(error) => local(path, &error),
                 })?;
                 sink.flush().await.map_err(|error| local(path, &error))?;
-                self.reporter.activity().file_done();
+                self.context.servers.activity().file_done();
                 if self.is_to_be_verified(node, None) {
                     self.verify_output(node, &digest, &Name::local(path)).await?;
                 }
@@ -343,9 +316,7 @@ impl Run<'_> {
         let see = |bytes: &[u8]| digest.update(bytes);
         let mut sink = File::new(client.clone(), file);
         let mut source = match &node.origin {
-            Origin::Remote(source) => {
-                Input::Remote(Reading::new(self.connections, self.reporter, source, attributes))
-            }
+            Origin::Remote(source) => Input::Remote(Reading::new(self.context, source, attributes)),
             Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(path) => {
                 let (opened, follow) = (path.clone(), self.copy.links != Links::Never);
@@ -362,7 +333,7 @@ impl Run<'_> {
                 Input::Local(tokio::fs::File::from_std(file))
             }
         };
-        let moved = pump(&mut source, &mut sink, self.reporter, &self.throttle, see).await;
+        let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
         let has_changed = moved.as_ref().err().is_some_and(StreamError::is_of_a_change);
         let written = match moved {
             Ok(()) => sink.shutdown().await.map_err(StreamError::Write),
@@ -401,9 +372,9 @@ impl Run<'_> {
     ) -> Result<Filled> {
         let mut digest = Digest::default();
         let see = |bytes: &[u8]| digest.update(bytes);
-        let reading = Reading::new(self.connections, self.reporter, source, attributes);
+        let reading = Reading::new(self.context, source, attributes);
         let mut input = Input::Remote(reading);
-        match pump(&mut input, sink, self.reporter, &self.throttle, see).await {
+        match pump(&mut input, sink, self.context, &self.throttle, see).await {
             Ok(()) => Ok(Filled::Complete(Box::new(digest))),
             Err(error) if error.is_of_a_change() => {
                 let now = source.client.metadata(source.handle).await.at(node)?;

@@ -17,8 +17,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    event::{Change, Name, NotDone, Warning},
-    outcome::Skip,
+    event::{Change, Name, NotDone, Skip, Warning},
 };
 
 /// How a sync differs from a copy.
@@ -99,11 +98,7 @@ impl Run<'_> {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
             }
             let times = (!is_same_time).then_some(node.attributes.times);
-            if !frame
-                .place
-                .set_file(self.connections, self.reporter, name, (present.attributes.mode, last), times)
-                .await?
-            {
+            if !frame.place.set_file(self.context, name, (present.attributes.mode, last), times).await? {
                 return Ok(false);
             }
         }
@@ -124,7 +119,7 @@ impl Run<'_> {
         if !deletes || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
             return Ok(None);
         }
-        let present = work.frame.place.present(self.connections, self.reporter, name).await?;
+        let present = work.frame.place.present(self.context, name).await?;
         let is_of_another_kind = |present: &Present| match (work.node.kind, present.kind) {
             (Kind::Directory, there) => there != Kind::Directory,
             (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
@@ -174,7 +169,7 @@ impl Run<'_> {
         if let Some(deletions) = &deletions {
             self.go_on(self.delete(groups, deletions, true).await)?;
         }
-        if deletions.is_some() || !self.reporter.has_failures() {
+        if deletions.is_some() || !self.told.has_failures() {
             self.work_off(works).await?;
         } else {
             for work in works {
@@ -183,7 +178,7 @@ impl Run<'_> {
         }
         self.make_hard_links(sync, false).await?;
         let Some(deletions) = deletions.filter(|_| !groups.iter().all(is_in_the_way)) else { return Ok(()) };
-        if self.reporter.has_failures() {
+        if self.told.has_failures() {
             let is_rest = groups.iter().any(is_in_the_way);
             self.warn(Warning::NothingDeleted { is_rest, why: NotDone::Copying });
             return Ok(());
@@ -195,7 +190,7 @@ impl Run<'_> {
     fn go_on<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) => self.reporter.fail(error).map(|()| None),
+            Err(error) => self.context.events.fail(error).map(|()| None),
         }
     }
 }

@@ -18,9 +18,8 @@ use super::{
 };
 use crate::{
     error::{Error, Result, ResultExt, about, local},
-    event::{Change, Event, Name, Warning},
+    event::{Change, Event, Name, Skip, Warning},
     local::{self as files, Directory},
-    outcome::Skip,
     progress::Share,
     remote,
 };
@@ -176,7 +175,7 @@ impl Run<'_> {
             }
             Todo::Copy(mode, change, was) => {
                 if !self.copy.dry_run {
-                    frame.touch(self.connections, self.reporter).await;
+                    frame.touch(self.context).await;
                     let copied = self.copy(item, mode, was).await?;
                     if copied.is_left {
                         return self.skip_taken(node, &frame.place.name(name));
@@ -190,7 +189,7 @@ impl Run<'_> {
     }
 
     pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> Result<Todo> {
-        let mut present = frame.place.present(self.connections, self.reporter, name).await?;
+        let mut present = frame.place.present(self.context, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
             && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
         {
@@ -206,7 +205,7 @@ impl Run<'_> {
             && !self.copy.dry_run
             && present.is_some_and(|present| present.kind == Kind::File)
         {
-            present = frame.place.look_up(self.connections, self.reporter, name).await?;
+            present = frame.place.look_up(self.context, name).await?;
             match self.wants(node, frame, name, present.as_ref()).await? {
                 Some(now) => change = now,
                 None => return Ok(Todo::Leave),
@@ -232,7 +231,7 @@ impl Run<'_> {
                 self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await
             }
             (Origin::Local(path), Place::Remote(place)) if node.kind == Kind::File => {
-                let find = async || place.find_again(self.connections, self.reporter).await;
+                let find = async || place.find_again(self.context).await;
                 let copy =
                     async |place: &_| self.upload(node, path, place, (name, mode, replaces), share).await;
                 self.while_stale(share, &**place, |place| &place.client, find, copy).await
@@ -291,7 +290,7 @@ impl Run<'_> {
         let mut copied = copy(known).await;
         let mut patience = Patience::default();
         while copied.as_ref().is_err_and(Error::is_stale) && patience.allows(share.remaining()) {
-            self.connections.forget(&forgotten);
+            self.context.servers.forget(&forgotten);
             let found = find().await?;
             forgotten = client(&found).clone();
             copied = copy(&found).await;
@@ -328,9 +327,9 @@ impl Run<'_> {
 
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> Result<(RemoteFile, Attributes)> {
-        let mut found = remote::find_again(self.connections, self.reporter, &source.remote).await?;
+        let mut found = remote::find_again(self.context, &source.remote).await?;
         if self.copy.links != Links::Never {
-            found = remote::follow(self.connections, self.reporter, found).await?;
+            found = remote::follow(self.context, found).await?;
         }
         let attributes = Attributes::from(&found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))
@@ -358,7 +357,7 @@ impl Run<'_> {
             return Ok(());
         }
         let (source, size) = (&node.name(), node.attributes.size);
-        self.reporter.handle(&Event::Resumed { source, target, bytes, size })
+        self.context.events.tell(&Event::Resumed { source, target, bytes, size })
     }
 }
 

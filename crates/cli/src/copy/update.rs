@@ -128,7 +128,7 @@ impl Run<'_> {
             && !self.copy.dry_run
         {
             // It does not tell its steps: FAT through FUSE.
-            frame.touch(self.connections, self.reporter).await;
+            frame.touch(self.context).await;
             let held = directory.held_time(modified);
             if held.is_ok_and(|held| nanoseconds(held) == nanoseconds(there.times.modified)) {
                 return Ok(Age::Same);
@@ -142,7 +142,7 @@ impl Run<'_> {
         let modified = node.attributes.times.modified;
         Ok(match age(modified, there) {
             Some(age) => age,
-            None => age_in_steps(modified, there, place.time_step(self.connections, self.reporter).await?),
+            None => age_in_steps(modified, there, place.time_step(self.context).await?),
         })
     }
 
@@ -152,9 +152,7 @@ impl Run<'_> {
         Ok(match newer(modified, there) {
             Newer::Yes => true,
             Newer::No => false,
-            Newer::IfFine => {
-                is_newer_in_steps(modified, there, place.time_step(self.connections, self.reporter).await?)
-            }
+            Newer::IfFine => is_newer_in_steps(modified, there, place.time_step(self.context).await?),
         })
     }
 }

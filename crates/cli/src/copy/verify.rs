@@ -12,10 +12,10 @@ use super::{
     place::Place,
 };
 use crate::{
+    context::Context,
     error::{Error, ErrorKind, Result, ResultExt, local, remote_error},
     event::{Event, Name, Warning},
     local::SourcePath,
-    report::Reporter,
     text::escape,
 };
 
@@ -61,7 +61,7 @@ impl Digest {
     }
 
     /// Reads a stream to its end.
-    async fn of(stream: &mut (impl AsyncRead + Unpin), reporter: &Reporter) -> io::Result<Self> {
+    async fn of(stream: &mut (impl AsyncRead + Unpin), context: Context<'_>) -> io::Result<Self> {
         let mut digest = Self::default();
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -69,7 +69,7 @@ impl Digest {
                 0 => return Ok(digest),
                 count => digest.update(&piece[..count]),
             }
-            reporter.activity().step();
+            context.servers.activity().step();
         }
     }
 
@@ -126,7 +126,7 @@ impl Run<'_> {
         place: &Place,
         name: &[u8],
     ) -> Result<()> {
-        let activity = self.reporter.activity();
+        let activity = self.context.servers.activity();
         activity.set_current(format!("verifying {}", escape(name)));
         let _verifying = activity.verify();
         match self.differences(node, was, length, place, name).await? {
@@ -162,7 +162,7 @@ impl Run<'_> {
         let (source, size): (Box<dyn AsyncRead + Unpin>, _) = match (&node.origin, was) {
             // What has another length than its size says tells something else each time it is read.
             (Origin::Standard | Origin::Local(_), Some(was)) => {
-                let copy = Digest::of(&mut copy.take(least(was.bytes)), self.reporter).await;
+                let copy = Digest::of(&mut copy.take(least(was.bytes)), self.context).await;
                 let copy = copy.map_err(|error| remote_error(error, target))?;
                 return Ok(Some(was.differences(&copy)));
             }
@@ -181,8 +181,7 @@ impl Run<'_> {
         // What was appended since belongs to no copy.
         let mut source = source.take(length.unwrap_or(u64::MAX));
         let mut copy = copy.take(least(length.unwrap_or(size)));
-        let both =
-            try_join(Digest::of(&mut source, self.reporter), Digest::of(&mut copy, self.reporter)).await;
+        let both = try_join(Digest::of(&mut source, self.context), Digest::of(&mut copy, self.context)).await;
         let (source, copy) = both.map_err(|error| remote_error(error, target))?;
         Ok(Some(source.differences(&copy)))
     }
@@ -191,16 +190,16 @@ impl Run<'_> {
     pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> Result<()> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);
-        let source = Digest::of(&mut source, self.reporter).await;
+        let source = Digest::of(&mut source, self.context).await;
         let source = source.map_err(|error| remote_error(error, node))?;
         self.judge(node, &source.differences(was), target)
     }
 
     fn judge(&self, node: &Node, ranges: &[Range<u64>], target: &Name) -> Result<()> {
         if ranges.is_empty() {
-            return self.reporter.handle(&Event::Verified);
+            return self.context.events.tell(&Event::Verified);
         }
-        self.reporter.handle(&Event::Differs { source: &node.name(), target, ranges })?;
+        self.context.events.tell(&Event::Differs { source: &node.name(), target, ranges })?;
         let named = ranges.iter().take(NAMED_RANGES);
         let named: Vec<_> = named.map(|range| format!("{} to {}", range.start, range.end - 1)).collect();
         let more = match ranges.len().saturating_sub(NAMED_RANGES) {

@@ -4,32 +4,26 @@ use nfs_wireless_client::FileType;
 
 use super::{Found, find_if_exists, follow, matching_children};
 use crate::{
-    connections::Connections,
+    context::Context,
     error::{Error, Result},
-    report::Reporter,
     text::escape,
     url::{Remote, is_pattern},
     wildcard::{Wildcard, characters},
 };
 
 /// Finds what a pattern matches, in the order of the names.
-pub(super) async fn expand(
-    connections: &Connections,
-    reporter: &Reporter,
-    target: &Remote,
-    pattern: &[u8],
-) -> Result<Vec<Found>> {
+pub(super) async fn expand(context: Context<'_>, target: &Remote, pattern: &[u8]) -> Result<Vec<Found>> {
     let components: Vec<&[u8]> = pattern.split(|&byte| byte == b'/').skip(1).collect();
     let literal = components.iter().take_while(|component| !is_pattern(component)).count();
     let base = target.with_path(&[b"/", &components[..literal].join(&b'/')[..]].concat());
-    let Some(base) = find_if_exists(connections, reporter, &base).await? else {
+    let Some(base) = find_if_exists(context, &base).await? else {
         return Ok(Vec::new());
     };
     let mut matches = vec![base];
     for component in &components[literal..] {
         let mut next = Vec::new();
         for directory in matches {
-            step(connections, reporter, directory, component, &mut next).await?;
+            step(context, directory, component, &mut next).await?;
         }
         matches = next;
     }
@@ -37,16 +31,10 @@ pub(super) async fn expand(
 }
 
 /// Adds what one component matches in one directory.
-async fn step(
-    connections: &Connections,
-    reporter: &Reporter,
-    place: Found,
-    component: &[u8],
-    found: &mut Vec<Found>,
-) -> Result<()> {
+async fn step(context: Context<'_>, place: Found, component: &[u8], found: &mut Vec<Found>) -> Result<()> {
     let place = match place.metadata.file_type {
         // A link that leads nowhere matches nothing below it.
-        FileType::Symlink => match follow(connections, reporter, place).await {
+        FileType::Symlink => match follow(context, place).await {
             Ok(place) => place,
             Err(_) => return Ok(()),
         },
@@ -56,7 +44,7 @@ async fn step(
         return Ok(());
     }
     if !is_pattern(component) {
-        found.extend(find_if_exists(connections, reporter, &place.remote.join(component)).await?);
+        found.extend(find_if_exists(context, &place.remote.join(component)).await?);
         return Ok(());
     }
     let wrong =
@@ -67,7 +55,7 @@ async fn step(
     let matches_hidden = text.trim_start_matches('\\').starts_with('.');
     let wanted =
         |name: &[u8]| (matches_hidden || !name.starts_with(b".")) && wildcard.matches(&characters(name));
-    let matching = matching_children(connections, reporter, &place, wanted).await?;
+    let matching = matching_children(context, &place, wanted).await?;
     found.extend(matching.into_iter().map(|child| place.child(child)));
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     args::OutputArgs,
     error::Result,
+    report::Reporter,
     served::{Served, connection},
 };
 
@@ -20,12 +21,13 @@ async fn listed(rules: Vec<Rule>) -> Result<usize> {
     }
     let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
     let connections = Connections::new(connection(), None, Arc::default());
-    let found = find(&connections, &reporter, &server.remote("/")).await?;
+    let context = Context { servers: &connections, events: &reporter };
+    let found = find(context, &server.remote("/")).await?;
     server.service(|service| service.set_faults(Faults::from(rules)));
     let mut children = Children::of(&found)?;
     let mut count = 0;
     while !children.is_done() {
-        count += children.next(&connections, &reporter).await?.len();
+        count += children.next(context).await?.len();
     }
     Ok(count)
 }

@@ -7,8 +7,8 @@ use nfs_wireless_client::{Client, Entry, FileHandle, FileType, LookedUp};
 use super::{Above, Found};
 use crate::{
     connections::Connections,
+    context::Context,
     error::{Error, ErrorKind, Result, ResultExt},
-    report::Reporter,
     text::escape,
     url::{Remote, components, is_within, join},
 };
@@ -28,30 +28,20 @@ struct Walk {
 }
 
 /// Finds the file of a path. Links on the way are followed, the last one only if asked.
-pub(super) async fn walk(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-    follow_last: bool,
-) -> Result<Found> {
-    Ok(walk_to(connections, reporter, remote, follow_last).await?.0)
+pub(super) async fn walk(context: Context<'_>, remote: &Remote, follow_last: bool) -> Result<Found> {
+    Ok(walk_to(context, remote, follow_last).await?.0)
 }
 
 /// Finds the file that a path leads to, through all links. The result has the path that leads there
 /// without any.
-pub(super) async fn real(connections: &Connections, reporter: &Reporter, remote: &Remote) -> Result<Found> {
-    let (found, path) = walk_to(connections, reporter, remote, true).await?;
+pub(super) async fn real(context: Context<'_>, remote: &Remote) -> Result<Found> {
+    let (found, path) = walk_to(context, remote, true).await?;
     Ok(Found { remote: remote.with_path(&path), ..found })
 }
 
 /// As [`walk`]; also returns the path without links.
-async fn walk_to(
-    connections: &Connections,
-    reporter: &Reporter,
-    remote: &Remote,
-    follow_last: bool,
-) -> Result<(Found, Vec<u8>)> {
-    let mut walk = Walk::start(connections, remote, VecDeque::new()).await?;
+async fn walk_to(context: Context<'_>, remote: &Remote, follow_last: bool) -> Result<(Found, Vec<u8>)> {
+    let mut walk = Walk::start(context.servers, remote, VecDeque::new()).await?;
     let mut found = None;
     let mut links = 0;
     while let Some(name) = walk.rest.pop_front() {
@@ -67,7 +57,7 @@ async fn walk_to(
             if parent.path == path {
                 continue;
             }
-            walk = Walk::start(connections, &parent, walk.rest).await?;
+            walk = Walk::start(context.servers, &parent, walk.rest).await?;
             continue;
         }
         let entry = match walk.ahead.take(directory, &name) {
@@ -79,7 +69,7 @@ async fn walk_to(
             let (name, above) = (text(&join(&path, &name)), text(above));
             return Err(nfs_wireless_client::Error::Circle { name, above }).at(remote);
         }
-        reporter.activity().step();
+        context.servers.activity().step();
         let is_last = walk.rest.is_empty();
         match entry.metadata.file_type {
             FileType::Symlink if !is_last || follow_last => {
@@ -90,7 +80,7 @@ async fn walk_to(
                 }
                 let target = walk.client.read_link(entry.handle).await.at(remote)?;
                 if target.starts_with(b"/") {
-                    walk = Walk::start(connections, &remote.with_path(&target), walk.rest).await?;
+                    walk = Walk::start(context.servers, &remote.with_path(&target), walk.rest).await?;
                 } else {
                     for component in components(&target).into_iter().rev() {
                         walk.rest.push_front(component);
@@ -105,7 +95,7 @@ async fn walk_to(
             _ => found = Some((entry, join(&path, &name))),
         }
     }
-    connections.note(&walk.client, &walk.directories);
+    context.servers.note(&walk.client, &walk.directories);
     let (above, entry, path) = match found {
         Some((entry, path)) => {
             let directories = walk.directories.iter();
@@ -117,15 +107,15 @@ async fn walk_to(
             (Above::default(), Entry { handle, metadata }, path)
         }
     };
-    reporter.activity().step();
+    context.servers.activity().step();
     let Entry { handle, metadata } = entry;
     Ok((Found { remote: remote.clone(), client: walk.client, above, handle, metadata }, path))
 }
 
 impl Walk {
     /// Begins at the root of the export that holds a path; `rest` follows after it.
-    async fn start(connections: &Connections, remote: &Remote, rest: VecDeque<Vec<u8>>) -> Result<Self> {
-        let client = connections.client(remote).await?;
+    async fn start(servers: &Connections, remote: &Remote, rest: VecDeque<Vec<u8>>) -> Result<Self> {
+        let client = servers.client(remote).await?;
         let export = client.export().to_vec();
         if !is_within(&remote.path, &export) {
             let text =
@@ -135,7 +125,7 @@ impl Walk {
         let below = &remote.path[export.len().min(remote.path.len())..];
         let mut all: VecDeque<Vec<u8>> = components(below).into();
         all.extend(rest);
-        let ahead = connections.look_ahead(&client, all.iter()).await;
+        let ahead = servers.look_ahead(&client, all.iter()).await;
         Ok(Self { directories: vec![(client.root(), export)], client, rest: all, ahead })
     }
 }

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Reporter, event};
 use crate::{
+    context::Events,
     error::{Error, io_text},
-    event::{Change, Event, Name, NotDone, Warning, What},
-    exit::Failure,
-    outcome::Skip,
+    event::{Change, Event, Name, NotDone, Skip, Warning, What},
+    exit::{Exit, Failure},
+    outcome::{skip_name, skip_words},
     text::escape,
     units,
 };
@@ -114,7 +115,7 @@ impl Display for Line<'_> {
                 write!(out, "{would}{} -> {}", source.shown, target.shown)
             }
             Event::Skipped { target, reason, .. } => {
-                write!(out, "{}: skipped: it {}", target.shown, reason.words())
+                write!(out, "{}: skipped: it {}", target.shown, skip_words(*reason))
             }
             Event::KeptNewer { target, may_be_same, .. } => {
                 let compare = if *may_be_same { "--checksum compares the contents, " } else { "" };
@@ -136,6 +137,7 @@ impl Display for Line<'_> {
             | Event::Written
             | Event::Verified
             | Event::Differs { .. }
+            | Event::Failed(_)
             | Event::Warning(_)
             | Event::Done { .. } => Ok(()),
         }
@@ -161,27 +163,15 @@ fn of_two(kind: &str, source: &Name, target: &Name) -> Value {
     event(kind, &[("source", &source.bytes), ("target", &target.bytes)])
 }
 
+impl Events for Reporter {
+    fn tell(&self, event: &Event<'_>) -> Result<(), Error> {
+        self.say_event(event).map_err(stop)
+    }
+}
+
 impl Reporter {
     /// Says what happens in a copy, and counts it.
-    ///
-    /// # Errors
-    /// As [`Reporter::print`].
-    pub(crate) fn handle(&self, event: &Event<'_>) -> Result<(), Error> {
-        self.tell_event(event).map_err(stop)
-    }
-
-    /// Says that something failed, unless nothing else can succeed.
-    ///
-    /// # Errors
-    /// Hands the error back when the run cannot go on after it.
-    pub(crate) fn fail(&self, error: Error) -> Result<(), Error> {
-        if error.ends_run() {
-            return Err(error);
-        }
-        self.failed(error).map_err(stop)
-    }
-
-    fn tell_event(&self, event: &Event<'_>) -> anyhow::Result<()> {
+    fn say_event(&self, event: &Event<'_>) -> anyhow::Result<()> {
         let sync = self.sync.get();
         let is_planned = self.is_planned.get();
         let line = Line { event, is_sync: sync.is_some(), is_planned };
@@ -218,6 +208,10 @@ impl Reporter {
                 Ok(())
             }
             Event::Differs { .. } => self.event(&self.value(event)),
+            Event::Failed(error) => {
+                self.error(*error, Exit::of(*error), true);
+                Ok(())
+            }
             Event::Warning(warning) => {
                 self.warn(warning);
                 Ok(())
@@ -253,7 +247,7 @@ impl Reporter {
             Event::Skipped { source, target, .. } | Event::KeptNewer { source, target, .. } => {
                 let reason = if let Event::Skipped { reason, .. } = happened { *reason } else { Skip::Newer };
                 let mut value = of_two("skipped", source, target);
-                value["reason"] = reason.name().into();
+                value["reason"] = skip_name(reason).into();
                 return value;
             }
             Event::Resumed { source, target, bytes, .. } => {
@@ -271,6 +265,7 @@ impl Reporter {
             Event::Planned { .. }
             | Event::Written
             | Event::Verified
+            | Event::Failed(_)
             | Event::Warning(_)
             | Event::Done { .. } => Value::Null,
         };
@@ -283,7 +278,8 @@ impl Reporter {
     /// Says it once, of one file among many, or as it is.
     fn warn(&self, warning: &Warning<'_>) {
         match warning {
-            Warning::NotKept(_)
+            Warning::Option(_)
+            | Warning::NotKept(_)
             | Warning::SetIdNotKept(_)
             | Warning::NotResumable(_)
             | Warning::NotResumableBesideAnother
@@ -303,6 +299,7 @@ impl Reporter {
 impl Display for Warning<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Option(what) => out.write_str(what),
             Self::NotKept(why) => write!(out, "the destination does not keep modes or times: {why}"),
             Self::SetIdNotKept(server) => {
                 write!(out, "{server}: set-user-ID and set-group-ID bits are not kept")
@@ -340,7 +337,7 @@ impl Display for Warning<'_> {
                 units::bytes(*bytes)
             ),
             Self::Special(file, what) => write!(out, "{}: skipped, it is a {what}", file.shown),
-            Self::Left(file) => write!(out, "{}: skipped: it {}", file.shown, Skip::Partial.words()),
+            Self::Left(file) => write!(out, "{}: skipped: it {}", file.shown, skip_words(Skip::Partial)),
             Self::Marker(file) => {
                 write!(out, "{}: skipped; it says that SRC itself is an incomplete copy", file.shown)
             }

@@ -24,6 +24,7 @@ use super::*;
 use crate::{
     args::OutputArgs,
     connections::Connections,
+    context::Context,
     copy::Tags,
     local::{Directory, Marked},
     name::MARKER,
@@ -84,8 +85,8 @@ impl Trial {
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), arguments.bwlimit, activity);
-        let result = copy::run(&copy, &connections, &reporter).await;
-        (result.map_err(Into::into), reporter, connections)
+        let result = copy::run(&copy, Context { servers: &connections, events: &reporter }).await;
+        (result.map(drop).map_err(Into::into), reporter, connections)
     }
 
     /// From now on these things go wrong; of two that disagree the first.
@@ -331,7 +332,7 @@ async fn a_tree_is_copied_while_the_server_forgets_its_handles() {
     let mut copy = pin!(trial.copy_over(&run));
     let start = Instant::now();
     let mut has_forgotten = false;
-    let (result, counts, connections) = loop {
+    let (result, counts, context) = loop {
         tokio::select! {
             copied = &mut copy => break copied,
             () = tokio::time::sleep(Duration::from_millis(5)) => {
@@ -345,7 +346,7 @@ async fn a_tree_is_copied_while_the_server_forgets_its_handles() {
     };
     result.unwrap();
     assert!(has_forgotten, "{counts}");
-    assert_eq!(connections, 1);
+    assert_eq!(context, 1);
     assert_same(&source, &target, "");
 }
 

@@ -72,8 +72,8 @@ pub(crate) fn inside() -> ExitCode {
 
 fn finish(code: anyhow::Result<u8>) -> ExitCode {
     code.unwrap_or_else(|error| {
-        eprintln!("nfsw: {}", explain(&error));
-        match Exit::of(&error) {
+        eprintln!("nfsw: {}", explain(error.as_ref()));
+        match Exit::of(error.as_ref()) {
             Exit::Usage => Exit::Usage.code(),
             _ => NO_LINK,
         }
@@ -234,7 +234,7 @@ impl Carrier {
         if let Some((path, mut file)) = file
             && let Err(error) = writeln!(file, "{}", stats.to_json())
         {
-            eprintln!("nfsw: {}", explain(&local(&path, &error).into()));
+            eprintln!("nfsw: {}", explain(&local(&path, &error)));
         }
         if talkative {
             eprint!("{}", super::summary(&stats.link, &stats.lateness));

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     args::{MountArgs, Via},
-    connections::Connections,
+    context::Context,
     error::{io_text, local, show},
     exit::{Exit, Failure},
     held::{DiskStore, Holder, Home, Root, pins},
@@ -58,7 +58,7 @@ pub(super) struct Begun {
 /// Why there is nothing to show.
 pub(super) async fn begin(
     arguments: &MountArgs,
-    connections: &Connections,
+    context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<Begun> {
     let target = arguments.target();
@@ -69,11 +69,11 @@ pub(super) async fn begin(
             Failure::with(Exit::SourceMissing, text)
         });
     }
-    match reach(arguments, connections, reporter).await {
+    match reach(arguments, context).await {
         Ok(found) => Ok(connected(arguments, &found, reporter)),
-        Err(error) if Exit::of(&error) == Exit::Unreachable => match held(arguments, reporter)? {
+        Err(error) if Exit::of(error.as_ref()) == Exit::Unreachable => match held(arguments, reporter)? {
             Some(begun) => {
-                reporter.note(format!("{}; what is held is shown", crate::advice::explain(&error)));
+                reporter.note(format!("{}; what is held is shown", crate::advice::explain(error.as_ref())));
                 Ok(begun)
             }
             None => Err(error),
@@ -83,13 +83,9 @@ pub(super) async fn begin(
 }
 
 /// Finds the directory that is to be mounted.
-async fn reach(
-    arguments: &MountArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<Found> {
+async fn reach(arguments: &MountArgs, context: Context<'_>) -> anyhow::Result<Found> {
     let target = arguments.target();
-    let found = async { follow(connections, reporter, find(connections, reporter, target).await?).await };
+    let found = async { follow(context, find(context, target).await?).await };
     let Ok(found) = timeout(REACH, found).await else {
         let text =
             format!("{target}: no answer from the server for {} s (nfsw doctor tells more)", REACH.as_secs());
@@ -211,14 +207,14 @@ impl Seeker {
     pub(super) async fn seek(
         &self,
         arguments: &MountArgs,
-        connections: &Connections,
+        context: Context<'_>,
         reporter: &Reporter,
         view: &View,
     ) -> Infallible {
         let (mut was_another, began) = (false, Instant::now());
         while self.server.get().is_none() && !arguments.offline {
             sleep((began.elapsed() / AGAIN_PART).clamp(AGAIN, MAX_AGAIN)).await;
-            let Ok(found) = reach(arguments, connections, reporter).await else { continue };
+            let Ok(found) = reach(arguments, context).await else { continue };
             if (found.handle, (found.metadata.fsid, found.metadata.fileid)) == self.root {
                 // Nobody else sets it.
                 let _ = self.server.set(found.client);

@@ -25,7 +25,7 @@ use crate::{
     advice::explain,
     args::MountArgs,
     command::serve::url,
-    connections::Connections,
+    context::Context,
     error::{io_text, local, show},
     exit::{Exit, Failure},
     links,
@@ -70,23 +70,19 @@ pub(super) fn name(arguments: &MountArgs) -> anyhow::Result<PathBuf> {
     Ok(place.point().map_or_else(|| url(listen).into(), Path::to_owned))
 }
 
-pub(super) fn run(
-    arguments: &MountArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(arguments, connections, reporter));
+    let result = runtime.block_on(serve(arguments, context, reporter));
     runtime.shutdown_background();
     result
 }
 
-async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Reporter) -> anyhow::Result<()> {
+async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let mut end = pin!(asked_to_end());
     let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
     let (place, listen) = prepare(arguments)?;
     let begun = tokio::select! {
-        begun = begin::begin(arguments, connections, reporter) => begun?,
+        begun = begin::begin(arguments, context, reporter) => begun?,
         () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
     };
     let (target, seeker) = (arguments.target(), begun.seeker());
@@ -194,7 +190,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         });
     };
     let changed = || {
-        connections.link_event();
+        context.servers.link_event();
         view.path_changed();
     };
     // While the system's client mounts and unmounts, it is answered by the others.
@@ -202,7 +198,7 @@ async fn serve(arguments: &MountArgs, connections: &Connections, reporter: &Repo
         biased;
         result = life => result,
         never = carry(&view, &begun.server, tell) => match never {},
-        never = seeker.seek(arguments, connections, reporter, &view) => match never {},
+        never = seeker.seek(arguments, context, reporter, &view) => match never {},
         never = begin::follow_pins(&view, begun.place) => match never {},
         never = export.serve(&server, works) => match never {},
         never = tell_state(teller.as_ref(), &view, &identity) => match never {},
@@ -342,7 +338,7 @@ async fn take_down(point: &Path, reporter: &Reporter) {
     }
     reporter.note(match done {
         Ok(Ok(_)) => format!("{} is unmounted", show(point)),
-        Ok(Err(error)) => explain(&error),
+        Ok(Err(error)) => explain(error.as_ref()),
         Err(error) => format!("cannot unmount {}: {error}", show(point)),
     });
 }

@@ -24,6 +24,7 @@ use super::*;
 use crate::{
     args::OutputArgs,
     connections::Connections,
+    context::Context,
     report::Reporter,
     served::{self, Call, Served},
 };
@@ -107,7 +108,10 @@ impl Trial {
         let activity = Arc::clone(reporter.activity());
         let connections = Connections::new(arguments.connection.clone(), None, activity);
         let result = match check(&arguments) {
-            Ok(copy) => copy::run(&Copy { state, ..copy }, &connections, &reporter).await.map_err(Into::into),
+            Ok(copy) => {
+                let context = Context { servers: &connections, events: &reporter };
+                copy::run(&Copy { state, ..copy }, context).await.map(drop).map_err(Into::into)
+            }
             Err(error) => Err(error),
         };
         Ran { result, counts: reporter.counts() }
@@ -531,7 +535,7 @@ async fn a_list_says_what_is_taken_and_what_it_names_must_exist() {
     let ran = trial.sync(&ends, &run).await;
     assert_eq!(ran.count("failed"), 1);
     let refused = trial.sync(&ends, &[&run[..], &["--delete"]].concat()).await;
-    assert_eq!(Exit::of(&refused.result.unwrap_err()), Exit::Usage);
+    assert_eq!(Exit::of(refused.result.unwrap_err().as_ref()), Exit::Usage);
 }
 
 #[tokio::test]
@@ -542,7 +546,7 @@ async fn what_cannot_be_a_sync_is_refused() {
     let refused = async |from: &str, to: &str| {
         let ends = Ends { from: from.to_owned(), to: to.to_owned(), ..trial.ends(Way::Up, "") };
         let error = trial.sync(&ends, &[]).await.result.unwrap_err();
-        (Exit::of(&error), error.to_string())
+        (Exit::of(error.as_ref()), error.to_string())
     };
     let (exit, text) = refused(&ends.from, "/elsewhere").await;
     assert!(exit == Exit::Usage && text.contains("both on this machine"), "{text}");

@@ -8,14 +8,13 @@ use rustix::fs::Stat;
 use super::{Place, Present, RemotePlace, set_times};
 use crate::{
     chain::{self, Chain, Entry},
-    connections::Connections,
+    context::Context,
     copy::{frame::Frame, node::Kind, tags::Tags, transfer::Replaces},
     error::{Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
     local::{Named, Times},
     name::{Tag, fresh},
     remote::Children,
-    report::Reporter,
 };
 
 /// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
@@ -33,14 +32,10 @@ impl Place {
     }
 
     /// Learns what is in the directory, if that is not known.
-    pub(in crate::copy) async fn listed(
-        self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<Self> {
+    pub(in crate::copy) async fn listed(self, context: Context<'_>) -> Result<Self> {
         match self {
             Self::Remote(place) if !place.knows_all => {
-                Ok(Self::Remote(Box::new(place.listed(connections, reporter).await?)))
+                Ok(Self::Remote(Box::new(place.listed(context).await?)))
             }
             other => Ok(other),
         }
@@ -118,19 +113,14 @@ impl Place {
     }
 
     /// Lists what is in the directory now.
-    pub(in crate::copy) async fn entries(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<Vec<(Vec<u8>, Present)>> {
-        self.surplus(connections, reporter, &BTreeSet::new(), false).await
+    pub(in crate::copy) async fn entries(&self, context: Context<'_>) -> Result<Vec<(Vec<u8>, Present)>> {
+        self.surplus(context, &BTreeSet::new(), false).await
     }
 
     /// Lists what is in the directory under other names; what is known is not asked for again if that `may_be_known`.
     pub(in crate::copy) async fn surplus(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         names: &BTreeSet<Vec<u8>>,
         may_be_known: bool,
     ) -> Result<Vec<(Vec<u8>, Present)>> {
@@ -150,7 +140,7 @@ impl Place {
             Self::Remote(place) => {
                 let mut children = Children::open(&place.client, place.handle, &place.remote)?;
                 while !children.is_done() {
-                    let part = children.next(connections, reporter).await?;
+                    let part = children.next(context).await?;
                     let others = part.into_iter().filter(|child| !names.contains(&child.name));
                     found.extend(
                         others.map(|child| (child.name, Present::remote(child.handle, &child.metadata))),
@@ -158,16 +148,11 @@ impl Place {
                 }
             }
         }
-        self.without_wanted((connections, reporter), names, found).await
+        self.without_wanted(context, names, found).await
     }
 
     /// Reads where a link points to.
-    pub(in crate::copy) async fn read_link(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-        name: &[u8],
-    ) -> Result<Vec<u8>> {
+    pub(in crate::copy) async fn read_link(&self, context: Context<'_>, name: &[u8]) -> Result<Vec<u8>> {
         match self {
             Self::Planned(_) => Ok(Vec::new()),
             Self::Local { directory, .. } => {
@@ -178,7 +163,7 @@ impl Place {
                     let link = at.handle_of(name).await?;
                     at.client.read_link(link).await.at(at.remote.join(name))
                 };
-                place.with(connections, reporter, read).await
+                place.with(context, read).await
             }
         }
     }
@@ -186,8 +171,7 @@ impl Place {
     /// Sets mode, if it is not as `before`, and times of a file, which is no link; false if the file system changes nothing.
     pub(in crate::copy) async fn set_file(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         name: &[u8],
         (before, mode): (u32, Option<u32>),
         times: Option<Times>,
@@ -214,14 +198,14 @@ impl Place {
                             let are_kept = mode.is_some_and(|mode| mode & SET_ID == kept.mode & SET_ID);
                             if !are_kept {
                                 let server = at.remote.server().to_string();
-                                reporter.handle(&Event::Warning(Warning::SetIdNotKept(&server)))?;
+                                context.events.tell(&Event::Warning(Warning::SetIdNotKept(&server)))?;
                             }
                             Ok(are_kept || times.is_some() || kept.mode & 0o7777 != before & 0o7777)
                         }
                         set => set.at(at.remote.join(name)).map(|()| true),
                     }
                 };
-                place.with(connections, reporter, set).await
+                place.with(context, set).await
             }
         }
     }
@@ -229,8 +213,7 @@ impl Place {
     /// Gives a file of the destination another name, where something is there or not; unknown where that is not possible.
     pub(in crate::copy) async fn hard_link(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         (name, tags): (&[u8], &Tags),
         (file, there, first): (&Present, &Frame, &[u8]),
         replaces: Replaces,
@@ -245,8 +228,8 @@ impl Place {
                 let Some(file) = file.handle else { return Ok(Named::Unknown) };
                 let named = (name, tags.own());
                 let link = async |at: &RemotePlace| at.hard_link(named, file, replaces).await;
-                let linked = place.with(connections, reporter, link).await?;
-                reporter.activity().step();
+                let linked = place.with(context, link).await?;
+                context.servers.activity().step();
                 linked
             }
             _ => Named::Unknown,
@@ -262,8 +245,7 @@ impl Place {
     /// path.
     pub(in crate::copy) async fn remove<'a>(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         (path, is_directory): (&'a [u8], bool),
         (above, numbers): (Option<FileHandle>, &[(u64, u64)]),
     ) -> Result<Option<&'a [u8]>> {
@@ -283,7 +265,7 @@ impl Place {
                     let above = if name == path { at.handle } else { above };
                     at.remove(above, name, path, is_directory).await
                 };
-                place.with(connections, reporter, remove).await.map(|()| None)
+                place.with(context, remove).await.map(|()| None)
             }
             _ => Ok(None),
         }

@@ -10,6 +10,7 @@ use super::{Present, is_refused, made_by_another, set_times};
 use crate::{
     chain::Entry,
     connections::Connections,
+    context::Context,
     copy::{
         node::{Attributes, Kind},
         resume::SMALL_BYTES,
@@ -19,7 +20,6 @@ use crate::{
     local::Times,
     name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
-    report::Reporter,
     url::Remote,
 };
 
@@ -88,12 +88,8 @@ impl RemotePlace {
     ///
     /// # Errors
     /// When another directory is there now: what was copied so far is not in it.
-    pub(in crate::copy) async fn find_again(
-        &self,
-        connections: &Connections,
-        reporter: &Reporter,
-    ) -> Result<Self> {
-        let found = Self::from(remote::find_again(connections, reporter, &self.remote).await?);
+    pub(in crate::copy) async fn find_again(&self, context: Context<'_>) -> Result<Self> {
+        let found = Self::from(remote::find_again(context, &self.remote).await?);
         if found.file != self.file {
             let text = format!(
                 "{}: is another directory now than when this began; run it again to copy into that one",
@@ -107,14 +103,13 @@ impl RemotePlace {
     /// Does something in the directory, and once more if the server has forgotten its handle.
     pub(in crate::copy) async fn with<T>(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         act: impl AsyncFn(&Self) -> Result<T>,
     ) -> Result<T> {
         match act(self).await {
             Err(error) if error.is_stale() => {
-                connections.forget(&self.client);
-                act(&self.find_again(connections, reporter).await?).await
+                context.servers.forget(&self.client);
+                act(&self.find_again(context).await?).await
             }
             done => done,
         }
@@ -124,11 +119,11 @@ impl RemotePlace {
     /// every export.
     pub(in crate::copy) async fn give(
         &self,
-        connections: &Connections,
+        servers: &Connections,
         file: FileHandle,
         owner: Attributes,
     ) -> Result<()> {
-        if !connections.may_give(&self.remote, owner.uid, owner.gid) {
+        if !servers.may_give(&self.remote, owner.uid, owner.gid) {
             return Ok(());
         }
         let attributes =
@@ -141,8 +136,7 @@ impl RemotePlace {
 
     pub(super) async fn directory(
         &self,
-        connections: &Connections,
-        reporter: &Reporter,
+        context: Context<'_>,
         name: &[u8],
         mode: u32,
         present: Option<Present>,
@@ -157,7 +151,7 @@ impl RemotePlace {
                 let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
                 match client.mkdir(self.handle, name, attributes).await {
                     Ok(entry) => {
-                        reporter.activity().step();
+                        context.servers.activity().step();
                         let file = Attributes::from(&entry.metadata).file;
                         let place = Self::new(client, entry.handle, remote, file);
                         let above = Some(self.handle);
@@ -173,15 +167,15 @@ impl RemotePlace {
             }
         };
         let place = Self { above: Some(self.handle), ..Self::new(client, handle, remote, file) };
-        place.listed(connections, reporter).await
+        place.listed(context).await
     }
 
     /// Learns what is in the directory.
-    pub(super) async fn listed(self, connections: &Connections, reporter: &Reporter) -> Result<Self> {
+    pub(super) async fn listed(self, context: Context<'_>) -> Result<Self> {
         let mut children = Children::open(&self.client, self.handle, &self.remote)?;
         let mut known = HashMap::new();
         while !children.is_done() && known.len() < MOST_KNOWN {
-            let found = children.next(connections, reporter).await?;
+            let found = children.next(context).await?;
             known.extend(found.into_iter().map(|child| {
                 let present = Present::remote(child.handle, &child.metadata);
                 (child.name, Some(present))
@@ -213,12 +207,12 @@ impl RemotePlace {
     /// mark.
     pub(super) async fn marked_directory(
         &self,
-        reporter: &Reporter,
+        context: Context<'_>,
         (name, tag): (&[u8], Tag),
         mode: u32,
         source: &[u8],
     ) -> Result<Self> {
-        let made = self.make_marked(reporter, (name, tag), mode, source).await;
+        let made = self.make_marked(context, (name, tag), mode, source).await;
         let status = made.as_ref().err().and_then(|error| error.status());
         // Another run may have given its name to what this one was making; it was not there before.
         let may_be_another =
@@ -231,7 +225,7 @@ impl RemotePlace {
 
     async fn make_marked(
         &self,
-        reporter: &Reporter,
+        context: Context<'_>,
         (name, tag): (&[u8], Tag),
         mode: u32,
         source: &[u8],
@@ -262,7 +256,7 @@ impl RemotePlace {
         renamed.at(&remote)?;
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.
         let made = client.lookup(*above, name).await.at(&remote)?;
-        reporter.activity().step();
+        context.servers.activity().step();
         let file = Attributes::from(&made.metadata).file;
         let place = Self::new(client.clone(), made.handle, remote, file);
         Ok(Self { above: Some(*above), knows_all: true, was_created: true, ..place })

@@ -228,7 +228,8 @@ impl Run<'_> {
         if !is_named {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
-        let is_given = || self.connections.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
+        let is_given =
+            || self.context.servers.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
             let entry = place.client.lookup(place.handle, name).await.at(&target)?;
             self.give(place, entry.handle, node, mode).await?;
@@ -354,7 +355,7 @@ impl Run<'_> {
         node: &Node,
         mode: u32,
     ) -> Result<()> {
-        place.give(self.connections, file, node.attributes).await?;
+        place.give(self.context.servers, file, node.attributes).await?;
         if mode & SET_ID != 0 {
             let now = place.client.metadata(file).await.at(node)?;
             let Attributes { uid, gid, .. } = node.attributes;

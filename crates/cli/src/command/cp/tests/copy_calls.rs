@@ -243,7 +243,7 @@ async fn nothing_is_made_ahead_for_a_command_that_cannot_be_meant() {
     trial.faults(&[FAR_AWAY]);
     let missing = format!("{from} that is missing");
     let (result, _) = trial.copy(&[&from, &missing, &to]).await;
-    assert_eq!(Exit::of(&result.unwrap_err()), Exit::Usage);
+    assert_eq!(Exit::of(result.unwrap_err().as_ref()), Exit::Usage);
     assert_eq!(trial.far_names(), [""; 0]);
 }
 
