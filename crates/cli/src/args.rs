@@ -1,6 +1,7 @@
 //! The command line: clap types only.
 
 #[cfg(mount)]
+mod access;
 mod cache;
 mod completion;
 mod connection;

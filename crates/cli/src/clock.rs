@@ -12,11 +12,12 @@ use futures_util::{
 };
 
 use crate::{
-    connections::Connections,
     exit::{Exit, Failure},
     progress::Observation,
     report::Reporter,
+    servers::Servers,
     signals::again,
+    summary::{connected, transports},
     units,
 };
 
@@ -44,7 +45,7 @@ const WORTH_A_LINE: Duration = Duration::from_secs(5);
 
 impl Clock {
     /// Draws the bar, words trouble, and returns when a timeout or the deadline has passed.
-    pub(crate) async fn watch(&self, connections: &Connections, reporter: &Reporter) -> anyhow::Error {
+    pub(crate) async fn watch(&self, connections: &Servers, reporter: &Reporter) -> anyhow::Error {
         let activity = reporter.activity();
         let mut observation = Observation::new(self.started);
         let mut told = false;
@@ -70,7 +71,7 @@ impl Clock {
                 asked = now;
                 question.set(connections.ask().fuse());
             }
-            connections.transports().into_iter().for_each(|line| reporter.detail(line));
+            transports(connections).into_iter().for_each(|line| reporter.detail(line));
             let link = connections.link_state();
             observation.update(now, activity, link);
             if now.duration_since(reported) >= REPORT_EVERY {
@@ -106,7 +107,7 @@ impl Clock {
     }
 }
 
-fn unreachable(connections: &Connections, reason: &str) -> anyhow::Error {
+fn unreachable(connections: &Servers, reason: &str) -> anyhow::Error {
     let port = connections
         .awaited_port()
         .map_or_else(|| "its NFS port".to_owned(), |port| format!("UDP or TCP port {port}"));
@@ -114,7 +115,7 @@ fn unreachable(connections: &Connections, reason: &str) -> anyhow::Error {
     Failure::with(Exit::Unreachable, format!("gave up: {reason}; no answer from any server ({advice})"))
 }
 
-fn gave_up(connections: &Connections, reason: &str) -> anyhow::Error {
-    let servers = connections.describe();
+fn gave_up(connections: &Servers, reason: &str) -> anyhow::Error {
+    let servers = connected(connections);
     Failure::with(Exit::GaveUp, format!("gave up on {servers}: {reason}; {}", again()))
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::{
     paths::{cache, keep, load, now},
-    summary::transport_name,
     url::{is_within, join},
 };
 
@@ -127,6 +126,14 @@ fn decode(entry: &Value) -> Option<Known> {
     let directories = directories.take(MOST_DIRECTORIES).collect();
     let mount = (protocol, port(&entry["mount"][1])?);
     Some(Known { server: KnownServer::new(port(&entry["nfs_port"])?, mount, export), directories })
+}
+
+/// Returns the name of a transport.
+pub(crate) const fn transport_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Udp => "udp",
+        Protocol::Tcp => "tcp",
+    }
 }
 
 #[cfg(test)]

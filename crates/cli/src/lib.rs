@@ -10,7 +10,6 @@ mod color;
 mod command;
 mod complete;
 mod config;
-mod connections;
 mod context;
 mod copy;
 mod descriptors;
@@ -43,6 +42,7 @@ mod report;
 mod schema;
 #[cfg(test)]
 mod served;
+mod servers;
 mod signals;
 mod summary;
 #[cfg(linux)]

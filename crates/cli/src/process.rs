@@ -8,21 +8,22 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     args::{ConnectionArgs, OutputArgs},
     clock::Clock,
-    connections::Connections,
     context::Context,
     descriptors,
     exit::{Exit, Failure},
     links, local,
     progress::Observation,
     report::Reporter,
+    servers::Servers,
     signals::{Interruption, again},
-    summary::Summary,
+    summary::{Summary, transports},
 };
 
 /// A process that talks to servers.
 #[derive(Debug)]
 pub(crate) struct Process {
-    connections: Connections,
+    arguments: ConnectionArgs,
+    connections: Servers,
     reporter: Reporter,
     clock: Clock,
 }
@@ -47,7 +48,8 @@ impl Process {
         let activity = Arc::clone(reporter.activity());
         let ConnectionArgs { timeout, deadline, .. } = connection.or_default();
         Self {
-            connections: Connections::new(connection.clone(), rate_limit, activity),
+            arguments: connection.clone(),
+            connections: connection.servers(rate_limit, activity),
             reporter,
             clock: Clock { started, timeout, deadline },
         }
@@ -65,7 +67,7 @@ impl Process {
 
     /// Returns the numbers of the run so far.
     pub(crate) fn summary(&self) -> Summary {
-        self.connections.summary()
+        Summary::of(&self.connections)
     }
 
     /// Runs a command until it is done, interrupted, or out of time, and reports how it ended.
@@ -73,10 +75,10 @@ impl Process {
         &self,
         command: impl AsyncFnOnce(Context<'_>, &Reporter) -> anyhow::Result<()>,
     ) -> Exit {
-        let Self { connections, reporter, clock } = self;
+        let Self { arguments, connections, reporter, clock } = self;
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return reporter.finish(Err(error.into()), &connections.summary()),
+            Err(error) => return reporter.finish(Err(error.into()), &Summary::of(connections)),
         };
         let interruption = Interruption::watch();
         let result = runtime.block_on(async {
@@ -93,12 +95,12 @@ impl Process {
             }
         });
         connections.remember();
-        connections.transports().into_iter().for_each(|line| reporter.detail(line));
-        connections.reduced_blocks().iter().for_each(|line| reporter.warning_once(line));
+        transports(connections).into_iter().for_each(|line| reporter.detail(line));
+        arguments.reduced_blocks(connections).iter().for_each(|line| reporter.warning_once(line));
         let elapsed = clock.started.elapsed();
         let moved = Observation::closing_line(reporter.activity(), connections.link_state(), elapsed);
         reporter.close(result.is_ok(), &moved);
-        let exit = reporter.finish(result, &connections.summary());
+        let exit = reporter.finish(result, &Summary::of(connections));
         // A read of standard input may still be waiting on its thread.
         runtime.shutdown_background();
         exit

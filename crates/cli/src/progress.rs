@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::line::Line;
 use self::{line::Told, strip::Strip};
-use crate::{color::Color, summary::nanoseconds, units};
+use crate::{color::Color, units};
 
 /// Counters that transfers advance and the bar and the timeouts read.
 #[derive(Debug, Default)]
@@ -399,8 +399,8 @@ impl Observation {
             "files": activity.files.load(Relaxed),
             "expected_files": activity.expected_files.load(Relaxed),
             "rate_bps": (self.bytes_per_second() * 8.0) as u64,
-            "stalled_ns": nanoseconds(self.stalled(now)),
-            "rtt_ns": link.rtt.map(nanoseconds),
+            "stalled_ns": units::nanoseconds(self.stalled(now)),
+            "rtt_ns": link.rtt.map(units::nanoseconds),
             "resends": link.resends,
         })
     }

@@ -12,11 +12,11 @@ use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, NfsStatus, Rea
 pub(crate) use above::Above;
 
 use crate::{
-    connections::Connections,
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, has_status},
     event::{Event, Warning},
     name::is_plain,
+    servers::{Access, Servers},
     text::escape,
     url::{Remote, is_within},
 };
@@ -243,9 +243,9 @@ pub(crate) async fn real_if_exists(context: Context<'_>, link: &Found) -> Result
 ///
 /// # Errors
 /// A usage error in the options.
-pub(crate) async fn exports_below(servers: &Connections, directory: &Remote) -> Result<Vec<Vec<u8>>> {
-    let config = servers.config(directory)?;
-    let exports = Client::exports(servers.address_of(directory), config).await.unwrap_or_default();
+pub(crate) async fn exports_below(servers: &Servers, directory: &Remote) -> Result<Vec<Vec<u8>>> {
+    let Access { address, config } = servers.access(directory)?;
+    let exports = Client::exports(&address, config).await.unwrap_or_default();
     let paths = exports.into_iter().map(|export| export.directory);
     Ok(paths.filter(|path| *path != directory.path && is_within(path, &directory.path)).collect())
 }

@@ -5,6 +5,7 @@ mod watched;
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::Instant,
 };
@@ -15,7 +16,8 @@ use nfs_wireless_server::{Directory, DirectoryConfig, Server, Service, ServiceCo
 pub(crate) use self::watched::Call;
 
 use crate::{
-    args::{Cli, Command, ConnectionArgs, CpArgs, SyncArgs},
+    args::{Cli, Command, CpArgs, SyncArgs},
+    servers::Servers,
     url::{Remote, Target},
 };
 
@@ -90,7 +92,7 @@ pub(crate) fn sync(arguments: &[&str]) -> SyncArgs {
     }
 }
 
-/// The options of a connection, as they are when none is given.
-pub(crate) fn connection() -> ConnectionArgs {
-    cp(&["from", "to"]).connection
+/// Servers that are asked as they are when no option is given.
+pub(crate) fn servers() -> Servers {
+    cp(&["from", "to"]).connection.servers(None, Arc::default())
 }

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use nfs_wireless_client::{Client, PathEstimate, Protocol, Stats};
 use serde_json::{Value, json};
 
-use crate::{outcome::Outcome, schema, units};
+use crate::{known::transport_name, outcome::Outcome, schema, servers::Servers, units, url::Remote};
 
 /// What a run did, for `--stats` and for the last line of `--json`.
 #[derive(Clone, Debug, Default)]
@@ -30,18 +30,24 @@ pub(crate) struct ClientSummary {
 }
 
 impl Summary {
+    /// Returns the numbers of a run so far.
+    pub(crate) fn of(servers: &Servers) -> Self {
+        let clients = servers.clients().iter().map(|(_, client)| ClientSummary::of(client)).collect();
+        Self { bytes: servers.activity().bytes(), clients }
+    }
+
     /// Returns the last JSON line of a run.
     pub(crate) fn to_json(&self, elapsed: Duration, outcome: &Outcome) -> Value {
         let exit = outcome.exit();
         let seconds = elapsed.as_secs_f64();
         let rtt = |share| self.rtt(share).map(|rtt| round(rtt.as_secs_f64() * 1e3, 3));
-        let rtt_ns = |share| self.rtt(share).map(nanoseconds);
+        let rtt_ns = |share| self.rtt(share).map(units::nanoseconds);
         json!({
             "event": "summary",
             "schema_version": schema::VERSION,
             "bytes": self.bytes,
             "seconds": round(seconds, 6),
-            "elapsed_ns": nanoseconds(elapsed),
+            "elapsed_ns": units::nanoseconds(elapsed),
             "goodput_bps": (self.bytes as f64 * 8.0 / seconds.max(1e-6)).round() as u64,
             "calls": self.sum(|stats| stats.calls),
             "resends": {
@@ -155,17 +161,27 @@ impl ClientSummary {
     }
 }
 
-/// Returns the word for a transport in options and JSON.
-pub(crate) fn transport_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Udp => "udp",
-        Protocol::Tcp => "tcp",
-    }
+/// Returns which transport is in use for what, and why, a line for each server.
+pub(crate) fn transports(servers: &Servers) -> Vec<String> {
+    let name = |protocol| transport_name(protocol).to_uppercase();
+    let lines = servers.clients().into_iter().map(|(remote, client)| {
+        let [(down, why), (up, why_up)] = client.transports();
+        let host = remote.server();
+        if (down, why) == (up, why_up) {
+            return format!("{host} over {}: {why}", name(down));
+        }
+        format!("{host}: READs over {} ({why}), WRITEs over {} ({why_up})", name(down), name(up))
+    });
+    lines.collect()
 }
 
-/// Returns a duration for JSON.
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    duration.as_nanos().try_into().unwrap_or(u64::MAX)
+/// Returns what is connected, for messages: `nas over TCP`.
+pub(crate) fn connected(servers: &Servers) -> String {
+    let name = |(remote, client): (Remote, Client)| {
+        format!("{} over {}", remote.server(), transport_name(client.protocol()).to_uppercase())
+    };
+    let hosts: Vec<String> = servers.clients().into_iter().map(name).collect();
+    if hosts.is_empty() { "the server".to_owned() } else { hosts.join(", ") }
 }
 
 fn round(value: f64, decimals: i32) -> f64 {

@@ -203,6 +203,11 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
+/// Returns a duration for JSON.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
 /// Divides by 1024 until the number is short, and says how often, less one.
 fn scale(count: u64) -> (f64, usize) {
     let mut value = count as f64 / 1024.0;

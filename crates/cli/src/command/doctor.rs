@@ -9,7 +9,7 @@ mod rpc;
 mod write;
 
 use jiff::Timestamp;
-use nfs_wireless_client::{AuthSys, Credential};
+use nfs_wireless_client::{AuthSys, ClientConfig, Credential};
 
 use self::{
     ask::Place,
@@ -18,10 +18,10 @@ use self::{
 };
 use crate::{
     args::DoctorArgs,
-    connections::Connections,
     context::Context,
     exit::{Exit, Failure},
     report::Reporter,
+    servers::{Access, Servers},
 };
 
 pub(super) async fn run(
@@ -54,14 +54,10 @@ pub(super) async fn run(
     }
 }
 
-async fn examine(
-    arguments: &DoctorArgs,
-    connections: &Connections,
-    reporter: &Reporter,
-) -> anyhow::Result<Findings> {
+async fn examine(arguments: &DoctorArgs, servers: &Servers, reporter: &Reporter) -> anyhow::Result<Findings> {
     let target = &arguments.target;
-    let host = connections.address_of(target);
-    let resolved = tokio::net::lookup_host((host, 0)).await;
+    let Access { address: host, config } = servers.access(target)?;
+    let resolved = tokio::net::lookup_host((&*host, 0)).await;
     let addresses: Vec<_> = resolved.map(Iterator::collect).unwrap_or_default();
     let Some(&first) = addresses.first() else {
         let text = format!(
@@ -70,18 +66,17 @@ async fn examine(
         );
         return Err(Failure::with(Exit::Unreachable, text));
     };
-    let credential = connections.config(target)?.credential;
+    let ClientConfig { credential, nfs_port, mount_port, .. } = config;
     let (uid, gid) = match &credential {
         Credential::Sys(user) => (user.uid, user.gid),
         Credential::None => (u32::MAX, u32::MAX),
     };
     // From here on every wait has an end of its own.
     reporter.activity().set_mounted();
-    let (nfs_port, mount_port) = connections.ports_of(target);
     let (wait, credential) = (arguments.wait, encoded(&credential));
     let address = probe::answering(&addresses, nfs_port, wait, &credential).await.unwrap_or(first);
     let findings = Findings {
-        host: host.to_owned(),
+        host: host.clone(),
         address: address.ip(),
         uid,
         gid,

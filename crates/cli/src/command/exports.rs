@@ -7,6 +7,7 @@ use crate::{
     context::Context,
     error::unreachable,
     report::{Reporter, event},
+    servers::Access,
     text::escape,
 };
 
@@ -16,8 +17,8 @@ pub(super) async fn run(
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
     let host = &arguments.host;
-    let config = context.servers.config(host)?;
-    let exports = Client::exports(context.servers.address_of(host), config).await;
+    let Access { address, config } = context.servers.access(host)?;
+    let exports = Client::exports(&address, config).await;
     let exports = exports.map_err(|error| unreachable(error, host.server()))?;
     if exports.is_empty() {
         reporter.warning(format!("{} exports nothing", host.server()));

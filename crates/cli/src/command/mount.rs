@@ -28,7 +28,6 @@ use self::status::Identity;
 use crate::{
     args::{MountArgs, OutputArgs, UmountArgs, Via},
     color::Color,
-    connections::Connections,
     context::Context,
     error::{io_text, show},
     exit::{Exit, Failure},
@@ -62,13 +61,13 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
         .with_verbosity(false, arguments.quiet)
         .that_changes(false);
     let activity = Arc::clone(reporter.activity());
-    let connections = Connections::new(arguments.connection.clone(), None, activity);
+    let connections = arguments.connection.servers(None, activity);
     let context = Context { servers: &connections, events: &reporter };
     if arguments.background && !arguments.in_background {
         match in_background(&arguments, &reporter) {
             Ok(Some(code)) => return code,
-            Ok(None) => return reporter.finish(Ok(()), &connections.summary()).into(),
-            Err(error) => return reporter.finish(Err(error), &connections.summary()).into(),
+            Ok(None) => return reporter.finish(Ok(()), &Summary::of(&connections)).into(),
+            Err(error) => return reporter.finish(Err(error), &Summary::of(&connections)).into(),
         }
     }
     if arguments.in_background {
@@ -81,7 +80,7 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     };
     reporter.close(false, "");
     connections.remember();
-    reporter.finish(result, &connections.summary()).into()
+    reporter.finish(result, &Summary::of(&connections)).into()
 }
 
 fn output(json: bool) -> OutputArgs {

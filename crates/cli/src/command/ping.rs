@@ -17,7 +17,8 @@ use crate::{
     exit::{Exit, Failure},
     process::Process,
     report::Reporter,
-    summary::nanoseconds,
+    servers::Access,
+    units::nanoseconds,
 };
 
 pub(super) fn execute(arguments: PingArgs) -> Exit {
@@ -50,7 +51,7 @@ async fn run(
     reporter: &Reporter,
     begun: &Begun,
 ) -> anyhow::Result<()> {
-    let transports = match context.servers.arguments_for(&arguments.host).transport() {
+    let transports = match arguments.connection.of(&arguments.host).transport() {
         Transport::Auto => &[TransportChoice::Udp, TransportChoice::Tcp][..],
         Transport::Udp => &[TransportChoice::Udp],
         Transport::Tcp => &[TransportChoice::Tcp],
@@ -85,16 +86,15 @@ async fn ping(
     begun: &Begun,
 ) -> anyhow::Result<Tally> {
     let host = &arguments.host;
-    let mut config = context.servers.config(host)?;
+    let Access { address, mut config } = context.servers.access(host)?;
     config.transport = transport;
     config.connect_timeout = config.connect_timeout.or(Some(arguments.wait));
     config.call_timeout = Some(arguments.wait);
     // One call, one datagram: what gets lost is counted, not sent again.
     let never = arguments.wait.saturating_mul(2).max(Duration::from_millis(1));
     config.retry = RetryPolicy::Exponential { initial: never, maximum: never };
-    let pinger = Pinger::connect(context.servers.address_of(host), config)
-        .await
-        .map_err(|error| unreachable(error, host.server()))?;
+    let pinger =
+        Pinger::connect(&address, config).await.map_err(|error| unreachable(error, host.server()))?;
     reporter.activity().set_mounted();
     let (shown, address) = (name(transport), pinger.address());
     if !reporter.json() {

@@ -17,7 +17,6 @@ use clap::Parser;
 use super::{chmod, mv, rm};
 use crate::{
     args::{Cli, Command, OutputArgs},
-    connections::Connections,
     context::Context,
     log::Log,
     report::Reporter,
@@ -37,15 +36,15 @@ async fn run(server: &Served, words: &[&str]) -> (serde_json::Value, String) {
     let activity = Arc::clone(reporter.activity());
     let ended = match Cli::parse_from(arguments).command {
         Command::Rm(arguments) => {
-            let connections = Connections::new(arguments.connection.clone(), None, activity);
+            let connections = arguments.connection.servers(None, activity);
             rm::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
         Command::Chmod(arguments) => {
-            let connections = Connections::new(arguments.connection.clone(), None, activity);
+            let connections = arguments.connection.servers(None, activity);
             chmod::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
         Command::Mv(arguments) => {
-            let connections = Connections::new(arguments.connection.clone(), None, activity);
+            let connections = arguments.connection.servers(None, activity);
             mv::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
         other => panic!("{other:?}"),

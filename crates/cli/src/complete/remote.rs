@@ -21,7 +21,6 @@ use super::word;
 use crate::{
     args::{self, Cli, LsArgs, OutputArgs},
     config,
-    connections::Connections,
     context::Context,
     error::ErrorKind,
     local::Directory,
@@ -183,7 +182,7 @@ fn listed(directory: &OsStr) -> Option<Vec<Vec<u8>>> {
         return None;
     };
     let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
-    let connections = Connections::new(connection, None, Arc::clone(reporter.activity()));
+    let connections = connection.servers(None, Arc::clone(reporter.activity()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let names = runtime.block_on(async {
         let reading = read(Context { servers: &connections, events: &reporter }, targets.first()?);

@@ -473,7 +473,7 @@ pub(super) fn set_times(times: Times) -> SetAttributes {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Instant};
+    use std::time::Instant;
 
     use nfs_wireless_server::{
         Action, Calls, Faults, Rule, When,
@@ -483,18 +483,17 @@ mod tests {
     use super::*;
     use crate::{
         args::OutputArgs,
-        connections::Connections,
         local::StateHome,
         remote,
         report::Reporter,
-        served::{Served, connection},
+        served::{self, Served},
     };
 
     #[tokio::test]
     async fn who_makes_a_directory_that_another_run_has_just_made_hears_of_it() {
         let server = Served::start();
         let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
-        let connections = Connections::new(connection(), None, Arc::default());
+        let connections = served::servers();
         let context = Context { servers: &connections, events: &reporter };
         let state = tempfile::tempdir().unwrap();
         let tags = Tags::new(&StateHome::at(state.path()));
@@ -544,7 +543,7 @@ mod tests {
     async fn a_server_tells_the_step_of_its_times() {
         let server = Served::start();
         let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
-        let connections = Connections::new(connection(), None, Arc::default());
+        let connections = served::servers();
         let context = Context { servers: &connections, events: &reporter };
         let found = remote::find(context, &server.remote("/")).await.unwrap();
         let step = Place::remote(found).time_step(context).await.unwrap();

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use nfs_wireless_server::{
     Action, Calls, Faults, Rule, When,
@@ -10,7 +10,7 @@ use crate::{
     args::OutputArgs,
     error::Result,
     report::Reporter,
-    served::{Served, connection},
+    served::{self, Served},
 };
 
 /// Lists a directory of 300 names on a server with faults.
@@ -20,7 +20,7 @@ async fn listed(rules: Vec<Rule>) -> Result<usize> {
         std::fs::write(server.path(&format!("{}{number}", "n".repeat(40))), "").unwrap();
     }
     let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
-    let connections = Connections::new(connection(), None, Arc::default());
+    let connections = served::servers();
     let context = Context { servers: &connections, events: &reporter };
     let found = find(context, &server.remote("/")).await?;
     server.service(|service| service.set_faults(Faults::from(rules)));

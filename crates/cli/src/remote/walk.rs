@@ -6,9 +6,9 @@ use nfs_wireless_client::{Client, Entry, FileHandle, FileType, LookedUp};
 
 use super::{Above, Found};
 use crate::{
-    connections::Connections,
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt},
+    servers::Servers,
     text::escape,
     url::{Remote, components, is_within, join},
 };
@@ -114,7 +114,7 @@ async fn walk_to(context: Context<'_>, remote: &Remote, follow_last: bool) -> Re
 
 impl Walk {
     /// Begins at the root of the export that holds a path; `rest` follows after it.
-    async fn start(servers: &Connections, remote: &Remote, rest: VecDeque<Vec<u8>>) -> Result<Self> {
+    async fn start(servers: &Servers, remote: &Remote, rest: VecDeque<Vec<u8>>) -> Result<Self> {
         let client = servers.client(remote).await?;
         let export = client.export().to_vec();
         if !is_within(&remote.path, &export) {

@@ -23,13 +23,13 @@ use nfs_wireless_server::{
 use super::*;
 use crate::{
     args::OutputArgs,
-    connections::Connections,
     context::Context,
     copy::Tags,
     local::{Directory, Marked},
     name::MARKER,
     report::Reporter,
     served::{self, Served},
+    servers::Servers,
 };
 
 /// A server, a directory on this machine and the state of runs.
@@ -68,23 +68,23 @@ impl Trial {
     /// Copies; returns the exit status.
     async fn exit(&self, arguments: &[&str]) -> Exit {
         let (result, reporter, connections) = self.run(arguments).await;
-        reporter.finish(result, &connections.summary())
+        reporter.finish(result, &Summary::of(&connections))
     }
 
     /// As [`Trial::copy`]; also returns how many connections there are in the end.
     async fn copy_over(&self, arguments: &[&str]) -> (anyhow::Result<()>, serde_json::Value, usize) {
         let (result, reporter, connections) = self.run(arguments).await;
-        (result, reporter.counts(), connections.summary().clients.len())
+        (result, reporter.counts(), connections.clients().len())
     }
 
-    async fn run(&self, arguments: &[&str]) -> (anyhow::Result<()>, Reporter, Connections) {
+    async fn run(&self, arguments: &[&str]) -> (anyhow::Result<()>, Reporter, Servers) {
         let options = if arguments.contains(&OPTIONS[0]) { &OPTIONS[2..] } else { &OPTIONS };
         let arguments = served::cp(&[options, arguments].concat());
         let copy = Copy { state: StateHome::at(self.state.path()), ..check(&arguments).unwrap() };
         let output = OutputArgs::default();
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
-        let connections = Connections::new(arguments.connection.clone(), arguments.bwlimit, activity);
+        let connections = arguments.connection.servers(arguments.bwlimit, activity);
         let result = copy::run(&copy, Context { servers: &connections, events: &reporter }).await;
         (result.map(drop).map_err(Into::into), reporter, connections)
     }

@@ -7,7 +7,11 @@ use nfs_wire::portmap::Protocol;
 use serde_json::{Value, json};
 
 use super::findings::{Answer, Findings, Limits, PROTOCOLS, index, name};
-use crate::{report::event, summary::nanoseconds, text::escape, units};
+use crate::{
+    report::event,
+    text::escape,
+    units::{self, nanoseconds},
+};
 
 /// Columns of the page, at most; names that are longer stand alone.
 const WIDTH: usize = 96;

@@ -18,7 +18,7 @@ use crate::{
         status::{Told, ask_all},
     },
     report::{Reporter, event},
-    summary::{Summary, nanoseconds},
+    summary::Summary,
     text::{escape, exact_time, full_time},
     units,
     url::Remote,
@@ -46,7 +46,7 @@ impl Identity {
         state["pid"] = std::process::id().into();
         state["since"] = exact_time(Timestamp::try_from(self.since).unwrap_or_default()).into();
         state["link"] = snapshot.way.word().into();
-        state["link_ns"] = nanoseconds(now.saturating_duration_since(snapshot.way_since)).into();
+        state["link_ns"] = units::nanoseconds(now.saturating_duration_since(snapshot.way_since)).into();
         state["operations"] = stats.operations.into();
         state["hits"] = stats.without_calls.into();
         state["stale"] = stats.stale_answers.into();

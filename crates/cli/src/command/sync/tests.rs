@@ -23,7 +23,6 @@ use serde_json::Value;
 use super::*;
 use crate::{
     args::OutputArgs,
-    connections::Connections,
     context::Context,
     report::Reporter,
     served::{self, Call, Served},
@@ -106,7 +105,7 @@ impl Trial {
         let output = OutputArgs::default();
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());
-        let connections = Connections::new(arguments.connection.clone(), None, activity);
+        let connections = arguments.connection.servers(None, activity);
         let result = match check(&arguments) {
             Ok(copy) => {
                 let context = Context { servers: &connections, events: &reporter };

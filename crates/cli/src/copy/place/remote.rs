@@ -9,7 +9,6 @@ use nfs_wireless_client::{
 use super::{Present, is_refused, made_by_another, set_times};
 use crate::{
     chain::Entry,
-    connections::Connections,
     context::Context,
     copy::{
         node::{Attributes, Kind},
@@ -20,6 +19,7 @@ use crate::{
     local::Times,
     name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
+    servers::Servers,
     url::Remote,
 };
 
@@ -119,7 +119,7 @@ impl RemotePlace {
     /// every export.
     pub(in crate::copy) async fn give(
         &self,
-        servers: &Connections,
+        servers: &Servers,
         file: FileHandle,
         owner: Attributes,
     ) -> Result<()> {
