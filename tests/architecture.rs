@@ -6,11 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const MEMBERS: [&str; 9] = [
+const MEMBERS: [&str; 10] = [
     "nfs-wire",
     "nfs-proto",
     "nfs-cache",
     "nfs-wireless-client",
+    "nfs-files",
     "nfs-object-store",
     "nfs-wireless-server",
     "linkemu",
@@ -25,18 +26,30 @@ fn crates_depend_in_one_direction_only() {
         ("nfs-proto", vec!["nfs-wire"]),
         ("nfs-cache", vec!["nfs-wire", "nfs-proto"]),
         ("nfs-wireless-client", vec!["nfs-wire", "nfs-proto"]),
+        ("nfs-files", vec!["nfs-wireless-client"]),
         ("nfs-object-store", vec!["nfs-wireless-client"]),
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
         ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-cache", "nfs-wireless-server", "linkemu"]),
         (
             "nfsw",
-            vec!["nfs-wire", "nfs-cache", "nfs-wireless-client", "nfs-wireless-server", "linkemu", "testbed"],
+            vec![
+                "nfs-wire",
+                "nfs-cache",
+                "nfs-files",
+                "nfs-wireless-client",
+                "nfs-wireless-server",
+                "linkemu",
+                "testbed",
+            ],
         ),
     ]);
     // Servers and links for the tests of a crate alone.
-    let only_in_tests =
-        BTreeMap::from([("nfs-object-store", ["linkemu", "nfs-wireless-server", "private-servers"])]);
+    let only_in_tests = BTreeMap::from([
+        ("nfs-files", &["nfs-wireless-server", "private-servers"][..]),
+        ("nfs-object-store", &["linkemu", "nfs-wireless-server", "private-servers"]),
+        ("nfsw", &["private-servers"]),
+    ]);
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut seen = 0;
     for entry in fs::read_dir(crates).expect("crates/ exists") {

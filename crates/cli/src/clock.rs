@@ -79,7 +79,7 @@ impl Clock {
                 // A reader who left is noticed at the next line that matters.
                 let _ = reporter.progress(|| observation.event(now, activity, link));
             }
-            let shown = reporter.show(|width| observation.line(now, activity, link, width));
+            let shown = reporter.show(|place| observation.line(now, activity, link, place));
             let trouble = observation.trouble(now, activity.mounted());
             if observation.stalled(now) < TICK {
                 told = false;

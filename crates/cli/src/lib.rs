@@ -4,53 +4,37 @@
 
 mod advice;
 mod args;
-mod chain;
 mod clock;
 mod color;
 mod command;
 mod complete;
 mod config;
-mod context;
-mod copy;
-mod descriptors;
-mod error;
-mod event;
 mod exit;
 pub mod fuzzing;
 mod habits;
 #[cfg(mount)]
 mod held;
-mod journal;
-mod known;
 mod link_options;
 mod links;
-mod local;
 mod log;
 mod mode;
 #[cfg(mount)]
 mod mount;
 #[cfg(linux)]
 mod mounts;
-mod name;
 mod outcome;
-mod paths;
-mod pattern;
 mod process;
 mod progress;
-mod remote;
 mod report;
 mod schema;
 #[cfg(test)]
 mod served;
-mod servers;
 mod signals;
 mod summary;
 #[cfg(linux)]
 mod supervise;
 mod text;
 mod units;
-mod url;
-mod wildcard;
 
 use std::{
     ffi::OsString,
@@ -61,6 +45,9 @@ use std::{
 
 use clap::CommandFactory;
 use exit::Exit;
+use nfs_files::{
+    chain, copy, descriptors, error, event, journal, known, local, name, paths, pattern, remote, servers, url,
+};
 use outcome::Outcome;
 use summary::Summary;
 

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Instant};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
+use nfs_files::Context;
+
 use crate::{
     args::{ConnectionArgs, OutputArgs},
     clock::Clock,
-    context::Context,
     descriptors,
     exit::{Exit, Failure},
     links, local,

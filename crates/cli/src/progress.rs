@@ -1,198 +1,23 @@
-//! How far a run is: shared counters, and the bar on a terminal.
+//! How far a run is, on a terminal and for programs.
 
 mod line;
 mod strip;
 
 use std::{
-    cell::Cell,
     fmt::Write as _,
     io::{self, IsTerminal},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
+pub(crate) use nfs_files::progress::{Activity, LinkState};
+
 pub(crate) use self::line::Line;
 use self::{line::Told, strip::Strip};
 use crate::{color::Color, units};
-
-/// Counters that transfers advance and the bar and the timeouts read.
-#[derive(Debug, Default)]
-pub(crate) struct Activity {
-    /// File bytes accepted at their destination.
-    bytes: AtomicU64,
-    /// File bytes that are to be copied, as far as known.
-    expected_bytes: AtomicU64,
-    files: AtomicU64,
-    expected_files: AtomicU64,
-    /// Directory entries and other calls that got somewhere.
-    steps: AtomicU64,
-    mounted: AtomicBool,
-    /// Somebody else shows the link beside the progress.
-    is_link_shown: AtomicBool,
-    /// Bytes of these files that interrupted runs have copied.
-    present_bytes: AtomicU64,
-    /// What is being done with which file.
-    current: Mutex<Option<String>>,
-    /// Files that are being compared with their sources.
-    verifying: AtomicUsize,
-}
-
-/// A file that is being compared with its source, until this is dropped.
-pub(crate) struct Verifying<'a>(&'a AtomicUsize);
-
-impl Drop for Verifying<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Activity {
-    /// Counts file bytes.
-    pub(crate) fn add_bytes(&self, count: u64) {
-        self.bytes.fetch_add(count, Relaxed);
-    }
-
-    /// Counts a file that will be copied.
-    pub(crate) fn expect(&self, bytes: u64) {
-        self.expected_files.fetch_add(1, Relaxed);
-        self.expected_bytes.fetch_add(bytes, Relaxed);
-    }
-
-    /// Notes what is being done now.
-    pub(crate) fn set_current(&self, text: String) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-    }
-
-    /// Notes that a file is being compared with its source.
-    pub(crate) fn verify(&self) -> Verifying<'_> {
-        self.verifying.fetch_add(1, Relaxed);
-        Verifying(&self.verifying)
-    }
-
-    /// Counts a finished file.
-    pub(crate) fn file_done(&self) {
-        self.files.fetch_add(1, Relaxed);
-    }
-
-    /// Counts anything else that got somewhere: a directory entry, a created name.
-    pub(crate) fn step(&self) {
-        self.steps.fetch_add(1, Relaxed);
-    }
-
-    /// Notes that a server let us mount.
-    pub(crate) fn set_mounted(&self) {
-        self.mounted.store(true, Relaxed);
-        self.step();
-    }
-
-    /// Whether any server let us mount.
-    pub(crate) fn mounted(&self) -> bool {
-        self.mounted.load(Relaxed)
-    }
-
-    /// Notes that somebody else shows the link beside the progress.
-    pub(crate) fn set_link_shown(&self) {
-        self.is_link_shown.store(true, Relaxed);
-    }
-
-    /// Returns the file bytes moved so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
-    }
-
-    /// Returns a number that changes with every progress.
-    pub(crate) fn mark(&self) -> u64 {
-        let files = self.files.load(Relaxed);
-        self.bytes().wrapping_add(self.steps.load(Relaxed)).wrapping_add(files)
-    }
-}
-
-/// One file's part in what is to be copied. It is known again whenever a copy begins, and whatever becomes of the file, no more is
-/// taken back than was counted.
-#[derive(Debug)]
-pub(crate) struct Share {
-    activity: Arc<Activity>,
-    /// Bytes of this file that the activity expects, those that were copied in vain among them.
-    expected: Cell<u64>,
-    /// Bytes that were copied, and how many of them before the copy that is under way.
-    copied: Arc<AtomicU64>,
-    before: Cell<u64>,
-    was_resumed: Cell<bool>,
-}
-
-impl Share {
-    /// Takes over a file for which `expected` bytes were counted with [`Activity::expect`].
-    pub(crate) fn new(activity: &Arc<Activity>, expected: u64) -> Self {
-        Self {
-            activity: Arc::clone(activity),
-            expected: Cell::new(expected),
-            copied: Arc::default(),
-            before: Cell::default(),
-            was_resumed: Cell::default(),
-        }
-    }
-
-    /// Begins a copy of so many bytes.
-    pub(crate) fn begin(&self, bytes: u64) {
-        self.before.set(self.copied.load(Relaxed));
-        self.set(self.before.get().saturating_add(bytes));
-    }
-
-    /// Leaves out bytes that an earlier run has copied; whether these are the first of this file.
-    pub(crate) fn resume(&self, bytes: u64) -> bool {
-        self.leave_out(bytes);
-        self.activity.present_bytes.fetch_add(bytes, Relaxed);
-        !self.was_resumed.replace(true)
-    }
-
-    /// Leaves out bytes that need not be copied.
-    pub(crate) fn leave_out(&self, bytes: u64) {
-        let least = self.before.get();
-        self.set(self.expected.get().saturating_sub(bytes).max(least));
-        self.activity.step();
-    }
-
-    /// Returns how many bytes of this file are left to copy.
-    pub(crate) fn remaining(&self) -> u64 {
-        self.expected.get().saturating_sub(self.copied.load(Relaxed))
-    }
-
-    /// Returns what to hand to a transfer so that it counts its bytes here.
-    pub(crate) fn observer(&self) -> Arc<dyn Fn(u64) + Send + Sync> {
-        let (activity, copied) = (Arc::clone(&self.activity), Arc::clone(&self.copied));
-        Arc::new(move |bytes| {
-            copied.fetch_add(bytes, Relaxed);
-            activity.add_bytes(bytes);
-        })
-    }
-
-    fn set(&self, expected: u64) {
-        let change = expected.wrapping_sub(self.expected.replace(expected));
-        // What is taken back was counted by this share before, so the sum of all shares never wraps.
-        self.activity.expected_bytes.fetch_add(change, Relaxed);
-    }
-}
-
-/// What the link looks like at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LinkState {
-    /// Replies of any kind so far.
-    pub(crate) replies: u64,
-    /// Calls sent again so far.
-    pub(crate) resends: u64,
-    /// Calls sent so far.
-    pub(crate) calls: u64,
-    /// Calls that wait for a reply now.
-    pub(crate) outstanding: usize,
-    /// Median round trip.
-    pub(crate) rtt: Option<Duration>,
-}
 
 /// What somebody else wants to be seen beside the progress.
 pub(crate) type Aside = Arc<Mutex<String>>;
@@ -233,14 +58,15 @@ impl Progress {
     }
 
     /// Draws the line again, which is told how many columns there are.
-    pub(crate) fn show(&self, line: impl FnOnce(usize) -> Line) {
+    pub(crate) fn show(&self, line: impl FnOnce((usize, bool)) -> Line) {
         let aside = self.aside.as_ref().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let is_link_shown = aside.is_some();
         let aside = aside.unwrap_or_default();
         let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
         // The last column stays free: some terminals begin a new line there.
         let width = columns.unwrap_or(DEFAULT_COLUMNS).saturating_sub(aside.chars().count() + 1);
-        self.bar.set_message(aside + &line(width).painted(self.color));
+        self.bar.set_message(aside + &line((width, is_link_shown)).painted(self.color));
     }
 }
 
@@ -360,16 +186,22 @@ impl Observation {
         })
     }
 
-    /// Words the line of the bar, in so many columns.
-    pub(crate) fn line(&self, now: Instant, activity: &Activity, link: LinkState, width: usize) -> Line {
+    /// Words the line of the bar, in so many columns; whether somebody else shows the link beside it is said, too.
+    pub(crate) fn line(
+        &self,
+        now: Instant,
+        activity: &Activity,
+        link: LinkState,
+        (width, is_link_shown): (usize, bool),
+    ) -> Line {
         if !activity.mounted() {
             return Line::plain(self.trouble(now, false).unwrap_or_else(|| "connecting".to_owned()), width);
         }
-        let present = activity.present_bytes.load(Relaxed);
-        let (bytes, expected) = (activity.bytes(), activity.expected_bytes.load(Relaxed));
+        let present = activity.present_bytes();
+        let (bytes, expected) = (activity.bytes(), activity.expected_bytes());
         let rate = self.bytes_per_second();
         // Nothing is copied meanwhile.
-        let is_verifying = rate < 1.0 && activity.verifying.load(Relaxed) > 0;
+        let is_verifying = rate < 1.0 && activity.is_verifying();
         let left = (expected > bytes && self.smooth_rate >= 1.0 && !is_verifying).then(|| {
             let left = Duration::from_secs_f64((expected - bytes) as f64 / self.smooth_rate);
             Duration::from_secs(left.as_secs() + 1)
@@ -377,15 +209,15 @@ impl Observation {
         let told = Told {
             bytes: bytes + present,
             expected: if expected > 0 { expected + present } else { 0 },
-            files: (activity.files.load(Relaxed), activity.expected_files.load(Relaxed)),
+            files: activity.files(),
             rate: (!is_verifying).then_some(rate),
             left,
             trouble: self.trouble(now, true),
-            strip: self.strip.words().filter(|_| !activity.is_link_shown.load(Relaxed)),
+            strip: self.strip.words().filter(|_| !is_link_shown),
             rtt: link.rtt,
             retransmitted: (link.resends > 0)
                 .then(|| link.resends as f64 / (link.calls + link.resends).max(1) as f64),
-            current: activity.current.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            current: activity.current(),
         };
         told.fit(width)
     }
@@ -395,9 +227,9 @@ impl Observation {
         json!({
             "event": "progress",
             "bytes": activity.bytes(),
-            "expected_bytes": activity.expected_bytes.load(Relaxed),
-            "files": activity.files.load(Relaxed),
-            "expected_files": activity.expected_files.load(Relaxed),
+            "expected_bytes": activity.expected_bytes(),
+            "files": activity.files().0,
+            "expected_files": activity.files().1,
             "rate_bps": (self.bytes_per_second() * 8.0) as u64,
             "stalled_ns": units::nanoseconds(self.stalled(now)),
             "rtt_ns": link.rtt.map(units::nanoseconds),
@@ -431,6 +263,8 @@ impl Observation {
 
 #[cfg(test)]
 mod tests {
+    use nfs_files::progress::Share;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -462,34 +296,6 @@ mod tests {
     }
 
     #[test]
-    fn whatever_becomes_of_files_what_is_expected_of_them_never_wraps() {
-        let activity = Arc::<Activity>::default();
-        let expected = || activity.expected_bytes.load(Relaxed);
-        // A link counts no bytes, whatever its own size.
-        activity.expect(0);
-        Share::new(&activity, 0).leave_out(17);
-        assert_eq!(expected(), 0);
-        // A file grows between the listing and its copy, which finds most of it there, and is begun again twice, with more there.
-        activity.expect(100);
-        let share = Share::new(&activity, 100);
-        let observer = share.observer();
-        for (had, copied) in [(120, 10), (130, 5), (135, 15)] {
-            share.begin(150);
-            share.leave_out(had);
-            observer(copied);
-        }
-        assert_eq!((expected(), activity.bytes()), (30, 30));
-        // It changes, and is copied from the beginning.
-        share.begin(40);
-        assert_eq!(expected(), 70);
-        observer(40);
-        assert_eq!((expected(), activity.bytes()), (70, 70));
-        // More is left out than there is.
-        share.leave_out(1000);
-        assert_eq!(expected(), 30);
-    }
-
-    #[test]
     fn while_copies_are_only_compared_the_line_says_that_and_no_time_left() {
         let start = Instant::now();
         let activity = Activity::default();
@@ -502,7 +308,7 @@ mod tests {
             activity.step();
             let now = start + seconds * SECOND;
             observation.update(now, &activity, link);
-            observation.line(now, &activity, link, 79).painted(false)
+            observation.line(now, &activity, link, (79, false)).painted(false)
         };
         assert!(line(1).contains("left"));
         let verifying = activity.verify();
@@ -524,7 +330,7 @@ mod tests {
         let rtt = Some(Duration::from_millis(12));
         let link = LinkState { replies: 1, resends: 1, calls: 99, outstanding: 0, rtt };
         observation.update(start + SECOND, &activity, link);
-        let line = observation.line(start + SECOND, &activity, link, 79).painted(false);
+        let line = observation.line(start + SECOND, &activity, link, (79, false)).painted(false);
         assert_eq!(line, "20 %  2.0 MiB of 10 MiB  2.0 MiB/s  5 s left  RTT 12.0 ms  1.0 % retransmitted");
     }
 
@@ -538,7 +344,8 @@ mod tests {
         share.begin(10 << 20);
         assert!(share.resume(8 << 20));
         share.observer()(1 << 20);
-        let line = Observation::new(start).line(start, &activity, LinkState::default(), 79).painted(false);
+        let line =
+            Observation::new(start).line(start, &activity, LinkState::default(), (79, false)).painted(false);
         assert!(line.contains("90 %  9.0 MiB of 10 MiB"), "{line}");
     }
 

@@ -159,7 +159,7 @@ impl Reporter {
     }
 
     /// Redraws the bar; false when there is none.
-    pub(crate) fn show(&self, line: impl FnOnce(usize) -> Line) -> bool {
+    pub(crate) fn show(&self, line: impl FnOnce((usize, bool)) -> Line) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {
                 progress.show(line);

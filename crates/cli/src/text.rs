@@ -1,37 +1,10 @@
 //! Names and times as text: safe on a terminal, readable by people.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::fmt::Write as _;
 
 use jiff::{Timestamp, tz::TimeZone};
 
-/// Makes bytes that somebody else chose safe to show: control characters, text-direction marks, bytes that are
-/// not UTF-8 and the backslash become backslash escapes.
-pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = str::from_utf8(bytes)
-        && !text.chars().any(needs_escape)
-    {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(bytes.len() + 8);
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\t' => out.push_str("\\t"),
-                '\r' => out.push_str("\\r"),
-                _ if needs_escape(character) => {
-                    let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
-                }
-                _ => out.push(character),
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(out, "\\x{byte:02x}");
-        }
-    }
-    Cow::Owned(out)
-}
+pub(crate) use nfs_files::escape::{escape, needs_escape, shell_quote};
 
 /// Writes JSON on one line that a terminal takes for text, whatever is in it: what JSON leaves as it is and terminals obey is written as
 /// an escape of JSON.
@@ -91,34 +64,6 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     let (first, last) = (most.saturating_sub(GAP.len()).div_ceil(2), most.saturating_sub(GAP.len()) / 2);
     let begin = text.chars().take(first);
     begin.chain(GAP.chars()).chain(text.chars().skip(count - last)).collect()
-}
-
-/// Writes bytes so that a POSIX shell reads them back as one word.
-pub(crate) fn shell_quote(bytes: &[u8]) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-:=@%+,~?&[]".contains(byte);
-    let text = String::from_utf8_lossy(bytes);
-    let tame = b"?&[]~";
-    if !bytes.is_empty() && bytes.iter().all(plain) && !bytes.iter().any(|byte| tame.contains(byte)) {
-        return text.into_owned();
-    }
-    if !text.chars().any(char::is_control) && str::from_utf8(bytes).is_ok() {
-        return format!("'{}'", text.replace('\'', "'\\''"));
-    }
-    let mut out = String::from("$'");
-    for &byte in bytes {
-        match byte {
-            b'\'' | b'\\' => {
-                out.push('\\');
-                out.push(char::from(byte));
-            }
-            0x20..0x7f => out.push(char::from(byte)),
-            _ => {
-                let _ = write!(out, "\\x{byte:02x}");
-            }
-        }
-    }
-    out.push('\'');
-    out
 }
 
 /// A type letter and permission bits as `ls -l` writes them, such as `drwxr-xr-x`.
@@ -187,11 +132,6 @@ pub(crate) fn columns(words: &[String], width: usize, paint: impl Fn(usize, &str
         out.push('\n');
     }
     out
-}
-
-fn needs_escape(character: char) -> bool {
-    let direction_mark = matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    character == '\\' || character.is_control() || direction_mark
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod program;
 pub mod proxy;
 mod ready;
 mod rpcbind;
+mod served;
 mod server;
 pub mod speed;
 pub mod unfs3;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 pub use client::binary as nfsw;
 pub use matrix::difference;
+pub use served::{Call, Served};
 pub use server::{Caller, Server, View};
 
 /// Returns the directory of the build that this program belongs to: a place for what outlives a test.

@@ -2,10 +2,11 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use nfs_files::local::Sparse;
 
 use super::{Completes, ConnectionArgs, FilterArgs, HabitArgs, OutputArgs};
-use crate::{local::Sparse, units};
+use crate::units;
 
 /// `nfsw cp`
 #[derive(Args, Debug)]
@@ -61,7 +62,7 @@ pub(crate) struct CpArgs {
     /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
     /// Uploads do not send holes, except with never or --inplace.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    pub(crate) sparse: Sparse,
+    pub(crate) sparse: SparseWhen,
     /// Copy every file from the beginning instead of resuming an interrupted run.
     #[arg(long)]
     pub(crate) no_resume: bool,
@@ -123,3 +124,25 @@ Examples:
   nfsw cp -r --bwlimit 2M thesis nas:/home/me
   tar c src | nfsw cp - nas:/srv/backup/src.tar
   nfsw cp --timeout 1m 'nfs://nas:2049/srv/big.iso?mountport=2049' .";
+
+/// When zeros become holes (`--sparse`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SparseWhen {
+    /// Where the source has holes.
+    #[default]
+    Auto,
+    /// Wherever the source has zeros.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl From<SparseWhen> for Sparse {
+    fn from(when: SparseWhen) -> Self {
+        match when {
+            SparseWhen::Auto => Self::Auto,
+            SparseWhen::Always => Self::Always,
+            SparseWhen::Never => Self::Never,
+        }
+    }
+}

@@ -4,8 +4,9 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
+use super::copy::SparseWhen;
 use super::{Completes, ConnectionArgs, FilterArgs, HabitArgs, OutputArgs};
-use crate::{local::Sparse, units};
+use crate::units;
 
 /// `nfsw sync`
 #[derive(Args, Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct SyncArgs {
     /// Make holes in the copy where the source has holes (auto), wherever it has zeros (always), or nowhere (never).
     /// Uploads do not send holes, except with never.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    pub(crate) sparse: Sparse,
+    pub(crate) sparse: SparseWhen,
     /// Same as --sparse always.
     #[arg(short = 'S', hide = true)]
     pub(crate) sparse_always: bool,

@@ -2,9 +2,10 @@
 
 use nfs_wireless_client::FileType;
 
+use nfs_files::Context;
+
 use crate::{
     args::{CatArgs, OutputArgs},
-    context::Context,
     copy::stream,
     exit::{Exit, Failure},
     process::Process,

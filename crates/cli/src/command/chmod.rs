@@ -3,10 +3,11 @@
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{FileType, NfsStatus, SetAttributes};
 
+use nfs_files::Context;
+
 use crate::{
     args::ChmodArgs,
     chain::Chain,
-    context::Context,
     error::{ResultExt, has_status},
     exit::{Exit, Failure},
     local,

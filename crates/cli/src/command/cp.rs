@@ -33,9 +33,6 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
-        if aside.is_some() {
-            reporter.activity().set_link_shown();
-        }
         if !arguments.quiet
             && !copy.dry_run
             && let Some(progress) = Progress::on_terminal(aside, arguments.output.color)
@@ -76,7 +73,7 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         preserve: arguments.preserve || arguments.archive,
         overwrite,
         inplace: arguments.inplace,
-        sparse: arguments.sparse,
+        sparse: arguments.sparse.into(),
         resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,

@@ -1,8 +1,9 @@
 //! `nfsw df`: free space.
 
+use nfs_files::Context;
+
 use crate::{
     args::DfArgs,
-    context::Context,
     error::ResultExt,
     remote::find_all_or_report,
     report::{Reporter, event},

@@ -16,9 +16,10 @@ use self::{
     findings::{Findings, PROTOCOLS},
     probe::Doctor,
 };
+use nfs_files::Context;
+
 use crate::{
     args::DoctorArgs,
-    context::Context,
     exit::{Exit, Failure},
     report::Reporter,
     servers::{Access, Servers},

@@ -2,9 +2,10 @@
 
 use nfs_wireless_client::{Client, Export};
 
+use nfs_files::Context;
+
 use crate::{
     args::ExportsArgs,
-    context::Context,
     error::unreachable,
     report::{Reporter, event},
     servers::Access,

@@ -2,9 +2,10 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use nfs_files::Context;
+
 use crate::{
     args::LnArgs,
-    context::Context,
     error::{ResultExt, exists},
     exit::Failure,
     remote::{Found, find, find_if_exists, follow},

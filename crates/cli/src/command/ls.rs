@@ -9,11 +9,12 @@ use jiff::{Timestamp, tz::TimeZone};
 use nfs_wireless_client::{FileType, Metadata};
 
 use super::stat::{entry_json, kind_letter};
+use nfs_files::Context;
+
 use crate::{
     advice::{explain, kind},
     args::LsArgs,
     color::Style,
-    context::Context,
     error::{Error, ErrorKind, ResultExt},
     remote::{Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},

@@ -2,9 +2,10 @@
 
 use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, SetAttributes};
 
+use nfs_files::Context;
+
 use crate::{
     args::MkdirArgs,
-    context::Context,
     error::{ResultExt, about, exists, has_status, is_missing},
     exit::{Exit, Failure},
     local,

@@ -25,10 +25,11 @@ use tokio::{
 
 use self::status::Identity;
 
+use nfs_files::Context;
+
 use crate::{
     args::{MountArgs, OutputArgs, UmountArgs, Via},
     color::Color,
-    context::Context,
     error::{io_text, show},
     exit::{Exit, Failure},
     held::Holder,
@@ -277,7 +278,8 @@ async fn tell_state(teller: Option<&Teller>, view: &View, identity: &Identity) -
 /// Shows the state on a terminal.
 async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
     const REDRAW: Duration = Duration::from_millis(500);
-    while reporter.show(|width| Line::plain(line::line(&view.snapshot(), Instant::now(), width), width)) {
+    while reporter.show(|(width, _)| Line::plain(line::line(&view.snapshot(), Instant::now(), width), width))
+    {
         sleep(REDRAW).await;
     }
     pending().await

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use nfs_files::Context;
+
 use crate::{
     args::MvArgs,
-    context::Context,
     error::ResultExt,
     event::Skip,
     exit::{Exit, Failure},

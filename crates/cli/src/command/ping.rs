@@ -10,9 +10,10 @@ use nfs_wireless_client::{Error, Pinger, RetryPolicy, TransportChoice};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
+use nfs_files::Context;
+
 use crate::{
     args::{PingArgs, Transport},
-    context::Context,
     error::unreachable,
     exit::{Exit, Failure},
     process::Process,

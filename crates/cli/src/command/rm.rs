@@ -1,9 +1,10 @@
 //! `nfsw rm`: removes files and trees.
 
+use nfs_files::Context;
+
 use crate::{
     args::RmArgs,
     chain::Chain,
-    context::Context,
     error::{ErrorKind, ResultExt, is_missing},
     exit::{Exit, Failure},
     remote::{Children, Found, find_entries},

@@ -6,9 +6,10 @@ use jiff::{Timestamp, tz::TimeZone};
 use nfs_wireless_client::{FileType, Time};
 use serde_json::{Value, json};
 
+use nfs_files::Context;
+
 use crate::{
     args::StatArgs,
-    context::Context,
     error::ResultExt,
     remote::{Found, find_all_or_report, follow},
     report::{Reporter, put_name},

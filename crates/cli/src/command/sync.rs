@@ -70,7 +70,7 @@ fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
             (false, false) => Overwrite::Always,
         },
         inplace: false,
-        sparse: if arguments.sparse_always { Sparse::Always } else { arguments.sparse },
+        sparse: if arguments.sparse_always { Sparse::Always } else { arguments.sparse.into() },
         resume: !arguments.no_resume,
         verify: arguments.verify,
         dry_run: arguments.dry_run,

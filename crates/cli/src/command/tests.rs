@@ -15,9 +15,10 @@ use std::{
 use clap::Parser;
 
 use super::{chmod, mv, rm};
+use nfs_files::Context;
+
 use crate::{
     args::{Cli, Command, OutputArgs},
-    context::Context,
     log::Log,
     report::Reporter,
     served::{Call, Served},

@@ -18,10 +18,11 @@ use clap_complete::engine::CompletionCandidate;
 use rustix::fs::Stat;
 
 use super::word;
+use nfs_files::Context;
+
 use crate::{
     args::{self, Cli, LsArgs, OutputArgs},
     config,
-    context::Context,
     error::ErrorKind,
     local::Directory,
     name::fnv1a,

@@ -5,10 +5,11 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::{Value, json};
 
 use super::{Reporter, event};
+use nfs_files::Events;
+
 use crate::{
-    context::Events,
     error::{Error, io_text},
-    event::{Change, Event, Name, NotDone, Skip, Warning, What},
+    event::{Change, Event, Name, NotDone, Skip, Warning, What, says_incomplete},
     exit::{Exit, Failure},
     outcome::{skip_name, skip_words},
     text::escape,
@@ -285,63 +286,64 @@ impl Reporter {
             | Warning::NotResumableBesideAnother
             | Warning::LostUpload { .. }
             | Warning::IdentificationsWrap
-            | Warning::Changed(_) => self.warning_once(&warning.to_string()),
+            | Warning::Changed(_) => self.warning_once(&Said(warning).to_string()),
             Warning::Grew(..) | Warning::Special(..) | Warning::Left(_) => {
-                self.warning_of(&warning.to_string());
+                self.warning_of(&Said(warning).to_string());
             }
             Warning::OtherSize { .. } | Warning::Marker(_) | Warning::NothingDeleted { .. } => {
-                self.warning(warning);
+                self.warning(Said(warning));
             }
         }
     }
 }
 
-impl Display for Warning<'_> {
+/// What the user should know, in words.
+struct Said<'a>(&'a Warning<'a>);
+
+impl Display for Said<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Option(what) => out.write_str(what),
-            Self::NotKept(why) => write!(out, "the destination does not keep modes or times: {why}"),
-            Self::SetIdNotKept(server) => {
+        match self.0 {
+            Warning::Option(what) => out.write_str(what),
+            Warning::NotKept(why) => write!(out, "the destination does not keep modes or times: {why}"),
+            Warning::SetIdNotKept(server) => {
                 write!(out, "{server}: set-user-ID and set-group-ID bits are not kept")
             }
-            Self::NotResumable(error) => write!(
+            Warning::NotResumable(error) => write!(
                 out,
                 "if this run is interrupted, it cannot be resumed: nothing can be kept in $XDG_STATE_HOME or \
                  ~/.local/state: {}",
                 io_text(error)
             ),
-            Self::NotResumableBesideAnother => out.write_str(
+            Warning::NotResumableBesideAnother => out.write_str(
                 "if this run is interrupted, it cannot be resumed: another nfsw is copying there",
             ),
-            Self::LostUpload { target } => write!(
+            Warning::LostUpload { target } => write!(
                 out,
                 "{}: the server does not have what an earlier run sent, so it is copied from the beginning",
                 target.shown
             ),
-            Self::IdentificationsWrap => out.write_str(
+            Warning::IdentificationsWrap => out.write_str(
                 "datagrams are fragmented faster than their identifications last (RFC 4963), so every copy is read again and \
                  compared; --transport tcp or --block-size auto needs none of that",
             ),
-            Self::OtherSize { source, target } => write!(
+            Warning::OtherSize { source, target } => write!(
                 out,
                 "{}: kept, it has the time of {} but another size (without -u it is replaced)",
                 target.shown, source.shown
             ),
-            Self::Changed(file) => {
+            Warning::Changed(file) => {
                 write!(out, "{}: changed since its copy was begun; copied again", file.shown)
             }
-            Self::Grew(file, bytes) => write!(
+            Warning::Grew(file, bytes) => write!(
                 out,
                 "{}: grew while it was copied; the copy has the {} that were there when it was begun",
                 file.shown,
                 units::bytes(*bytes)
             ),
-            Self::Special(file, what) => write!(out, "{}: skipped, it is a {what}", file.shown),
-            Self::Left(file) => write!(out, "{}: skipped: it {}", file.shown, skip_words(Skip::Partial)),
-            Self::Marker(file) => {
-                write!(out, "{}: skipped; it says that SRC itself is an incomplete copy", file.shown)
-            }
-            Self::NothingDeleted { is_rest, why } => {
+            Warning::Special(file, what) => write!(out, "{}: skipped, it is a {what}", file.shown),
+            Warning::Left(file) => write!(out, "{}: skipped: it {}", file.shown, skip_words(Skip::Partial)),
+            Warning::Marker(file) => out.write_str(&says_incomplete(file)),
+            Warning::NothingDeleted { is_rest, why } => {
                 let other = if *is_rest { "nothing else" } else { "nothing" };
                 let what = match why {
                     NotDone::Copying => "copied",

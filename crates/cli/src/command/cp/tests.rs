@@ -21,9 +21,10 @@ use nfs_wireless_server::{
 };
 
 use super::*;
+use nfs_files::Context;
+
 use crate::{
     args::OutputArgs,
-    context::Context,
     copy::Tags,
     local::{Directory, Marked},
     name::MARKER,

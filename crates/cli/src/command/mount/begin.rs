@@ -13,9 +13,10 @@ use nfs_cache::{Cache, CacheConfig, MemoryStore};
 use nfs_wireless_client::{Client, FileHandle};
 use tokio::time::{sleep, timeout};
 
+use nfs_files::Context;
+
 use crate::{
     args::{MountArgs, Via},
-    context::Context,
     error::{io_text, local, show},
     exit::{Exit, Failure},
     held::{DiskStore, Holder, Home, Root, pins},

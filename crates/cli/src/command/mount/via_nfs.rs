@@ -21,11 +21,12 @@ use tokio::{task::spawn_blocking, time::timeout};
 use super::{
     asked_to_end, begin, status::Identity, tell, tell_state, teller, unmounted as unmounted_event, unused,
 };
+use nfs_files::Context;
+
 use crate::{
     advice::explain,
     args::MountArgs,
     command::serve::url,
-    context::Context,
     error::{io_text, local, show},
     exit::{Exit, Failure},
     links,

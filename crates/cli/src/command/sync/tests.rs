@@ -21,9 +21,10 @@ use nfs_wireless_server::{
 use serde_json::Value;
 
 use super::*;
+use nfs_files::Context;
+
 use crate::{
     args::OutputArgs,
-    context::Context,
     report::Reporter,
     served::{self, Call, Served},
 };

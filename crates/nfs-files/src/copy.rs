@@ -1,0 +1,657 @@
+//! Copying files and trees between this machine and servers.
+
+mod ahead;
+mod decision;
+mod delete;
+mod done;
+pub mod filter;
+mod frame;
+mod hard_links;
+mod kept;
+mod listing;
+mod mark;
+mod node;
+mod one_name;
+mod place;
+mod plan;
+mod resume;
+pub mod stream;
+mod sync;
+mod tags;
+mod transfer;
+mod update;
+mod verify;
+mod version;
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    fmt::Display,
+    rc::Rc,
+    time::Duration,
+};
+
+use self::{
+    done::Done,
+    frame::Frame,
+    node::{FIFO, Kind, Node},
+    place::Place,
+    sync::Syncing,
+    transfer::{Item, Version},
+};
+pub use self::{
+    filter::Filter,
+    sync::{Compare, Sync},
+    tags::Tags,
+};
+use crate::{
+    context::{Context, Counting},
+    descriptors,
+    error::{Error, ErrorKind, Result},
+    escape::escape,
+    event::{Change, Counts, Event, Name, Skip, Warning},
+    local::{self, Key, StateHome},
+    progress::Share,
+    remote::Children,
+    url::Target,
+};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{LocalBoxFuture, poll_fn},
+    stream::FuturesUnordered,
+};
+
+/// What `nfsw cp` was asked for, checked.
+#[derive(Debug)]
+pub struct Copy {
+    /// What to copy.
+    pub sources: Vec<Target>,
+    /// Where to.
+    pub destination: Target,
+    /// Whether directories are copied.
+    pub recursive: bool,
+    /// Which links stand for what they point to.
+    pub links: Links,
+    /// Whether the destination is what the source becomes, also if it is a directory that exists.
+    pub is_whole_target: bool,
+    /// Whether modes, times and owners are kept.
+    pub preserve: bool,
+    /// Which files that are there may be replaced.
+    pub overwrite: Overwrite,
+    /// Whether files are written under their own name from the start.
+    pub inplace: bool,
+    /// When zeros become holes.
+    pub sparse: local::Sparse,
+    /// Whether to go on from what an interrupted run has left.
+    pub resume: bool,
+    /// Whether copies are read back and compared.
+    pub verify: bool,
+    /// Whether nothing is to be done but said.
+    pub dry_run: bool,
+    /// Which files are taken.
+    pub filter: Filter,
+    /// What makes it a sync, if it is one.
+    pub sync: Option<Sync>,
+    /// Files in flight at once.
+    pub jobs: usize,
+    /// Upper bound in bit/s for what does not pass through the client's own transfers.
+    pub rate_limit: Option<u64>,
+    /// Where it is kept what an interrupted run has copied.
+    pub state: StateHome,
+}
+
+/// Which files that are there may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// All.
+    Always,
+    /// None.
+    Never,
+    /// Those that are older than their source.
+    Older,
+}
+
+/// Which symbolic links stand for what they point to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// None: links are copied as links.
+    Never,
+    /// Those that the user named.
+    Named,
+    /// All.
+    All,
+}
+
+/// Files from this size on are large: each fills the link by itself, so few are copied at once.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// Large files in flight at once: one more than one, so that the end of a file hides the beginning of the next.
+const LARGE_JOBS: usize = 2;
+
+/// Directories that a sync lists at once beside the files in flight: where nothing has changed, their round trips are all it takes.
+const DIRECTORY_JOBS: usize = 48;
+
+/// How long to wait, one time after the other, for other programs to let go of what this machine has no more of: 12 s in all.
+const SCARCITY_PAUSES: [Duration; 7] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1600),
+    Duration::from_millis(3200),
+    Duration::from_millis(6400),
+];
+
+/// Small files that wait, at most, while more directories are listed.
+const MOST_WAITING: usize = 10_000;
+
+/// One thing to copy, and where to.
+#[derive(Debug)]
+struct Work {
+    node: Node,
+    frame: Rc<Frame>,
+    /// Its name there; `None` when its contents go right there.
+    name: Option<Vec<u8>>,
+    /// Whether the user named it, and not only a directory above it.
+    is_named: bool,
+    /// What is left of a directory whose beginning was copied.
+    rest: Option<Box<Children>>,
+}
+
+/// What became of a [`Work`].
+struct Processed {
+    /// The work, where it may work later.
+    again: Option<Work>,
+    /// Directories it held: the one it went to, and the one it made.
+    frames: Vec<Rc<Frame>>,
+    is_large: bool,
+    result: Result<Vec<Work>>,
+}
+
+/// One run of `nfsw cp` or `nfsw sync`.
+struct Run<'a> {
+    copy: &'a Copy,
+    context: Context<'a>,
+    told: &'a Counting<'a>,
+    throttle: stream::Throttle,
+    tags: Tags,
+    /// What an interrupted run of a whole tree has copied.
+    done: Option<Done>,
+    sync: Option<Syncing>,
+    /// How often a server has refused to keep modes and times.
+    refusals: Cell<u32>,
+    /// With what journals are sealed; none where it cannot be kept, which was said.
+    key: OnceCell<Option<Key>>,
+    /// The directories that sources become, while they have the mark of an unfinished copy.
+    marked: RefCell<Vec<Rc<Frame>>>,
+    /// What is done at once at most, as this machine allows.
+    most: Cell<usize>,
+    /// Looks whether directories on servers are still where they were when they were filled, which nothing waits for.
+    looks: RefCell<FuturesUnordered<LocalBoxFuture<'a, Result<()>>>>,
+}
+
+/// Work to be done: small files first, so that directories are listed only when there is room.
+#[derive(Default)]
+struct Queue {
+    small: Vec<Work>,
+    large: Vec<Work>,
+    directories: Vec<Work>,
+    /// What there was no room for on this machine.
+    again: Vec<Work>,
+}
+
+/// Copies everything asked for.
+///
+/// # Errors
+/// What ended the run; failures of single files are reported and the rest is copied.
+pub async fn run(copy: &Copy, context: Context<'_>) -> Result<Counts> {
+    let told = Counting::new(context.events);
+    // It is large.
+    Box::pin(copy_all(copy, Context { events: &told, ..context }, &told)).await?;
+    Ok(told.counts())
+}
+
+async fn copy_all<'a>(copy: &'a Copy, context: Context<'a>, told: &'a Counting<'a>) -> Result<()> {
+    let throttle = stream::Throttle::new(copy.rate_limit);
+    let tags = Tags::new(&copy.state);
+    let plan = plan::plan(copy, &tags, context).await?;
+    let done = match &plan {
+        plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, context, key, works)?,
+        plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
+    };
+    let sync = copy.sync.map(|options| {
+        let root = match &plan {
+            plan::Plan::Files { works, .. } => works.first().map(|work| work.node.clone()),
+            plan::Plan::Stream(..) => None,
+        };
+        Syncing::new(options, root)
+    });
+    context.events.tell(&Event::Planned { is_sync: sync.is_some(), is_dry_run: copy.dry_run })?;
+    let (refusals, key, marked, looks) = Default::default();
+    let most = Cell::new(descriptors::at_once());
+    let run = Run { copy, context, told, throttle, tags, done, sync, refusals, key, marked, most, looks };
+    let ended = match plan {
+        plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
+        plan::Plan::Files { works, clean_up, .. } => {
+            let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
+            if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
+                ended = run.follow_up(sync).await;
+            }
+            if ended.is_ok() {
+                ended = run.end_looks().await;
+            }
+            for target in run.marked.take() {
+                if ended.is_ok() && !told.has_failures() {
+                    ended = target.place.remove_mark(context).await;
+                }
+                if ended.is_ok() {
+                    ended = run.release(target).await;
+                }
+            }
+            if ended.is_ok() {
+                ended = run.end_looks().await;
+            }
+            if let Some(clean_up) = clean_up {
+                drop(clean_up.await);
+            }
+            ended
+        }
+    };
+    context.events.tell(&Event::Done { is_verified: copy.verify })?;
+    ended?;
+    if let Some(done) = run.done.filter(|_| !told.has_failures()) {
+        done.finish();
+    }
+    Ok(())
+}
+
+impl Copy {
+    /// Whether there may be so many files that it is kept which of them are complete.
+    fn keeps_list(&self) -> bool {
+        let are_many =
+            self.recursive || self.sources.len() > 1 || self.sources.iter().any(Target::is_pattern);
+        // A sync sees what is complete.
+        are_many && self.resume && !self.dry_run && self.sync.is_none()
+    }
+}
+
+/// Opens the list of what an interrupted run has copied from the same sources to the same target;
+/// `None` where none is kept.
+fn open_done(copy: &Copy, context: Context<'_>, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
+    let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
+    let (session, server) = match &frame.place {
+        Place::Remote(place) => ([0; 16], Some(place.client.address())),
+        Place::Local { directory, .. } if directory.session() != [0; 16] => (directory.session(), None),
+        Place::Local { .. } | Place::Planned(_) => return Ok(None),
+    };
+    match Done::open(&copy.state, key, server, session, copy.preserve) {
+        Ok(None) => {
+            context.events.tell(&Event::Warning(Warning::NotResumableBesideAnother))?;
+            Ok(None)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            let text = "another nfsw is copying the same to the same place; wait for it, or stop it";
+            Err(Error::other(text))
+        }
+        Err(error) => {
+            context.events.tell(&Event::Warning(Warning::NotResumable(&error)))?;
+            Ok(None)
+        }
+        Ok(done) => Ok(done),
+    }
+}
+
+impl Run<'_> {
+    /// Returns with what journals are sealed.
+    fn key(&self) -> Option<Key> {
+        let find = || self.copy.state.key().map_err(|error| self.warn(Warning::NotResumable(&error))).ok();
+        *self.key.get_or_init(find)
+    }
+
+    /// Reports what `--files-from` lists and no source has.
+    fn tell_missing(&self) -> Result<()> {
+        let [source, others @ ..] = &self.copy.sources[..] else { return Ok(()) };
+        for path in self.copy.filter.missing() {
+            let path = escape(&path);
+            let there = if others.is_empty() { format!("{source}/{path}") } else { path.into_owned() };
+            let text = format!("{there}: listed in --files-from, but not there");
+            self.context.events.fail(Error::new(ErrorKind::SourceMissing, text))?;
+        }
+        Ok(())
+    }
+
+    async fn work_off(&self, works: Vec<Work>) -> Result<()> {
+        let mut queue = Queue::default();
+        queue.add(works, self.context);
+        let mut running = FuturesUnordered::new();
+        let mut large = 0;
+        let mut end = Ok(());
+        let mut pauses = SCARCITY_PAUSES.iter();
+        loop {
+            while let Some((work, is_large, is_again)) = self.next(&mut queue, running.len(), large) {
+                large += usize::from(is_large);
+                running.push(self.process(work, is_large, is_again));
+            }
+            let looked = poll_fn(|context| self.looks.borrow_mut().poll_next_unpin(context));
+            let processed = tokio::select! {
+                biased;
+                processed = running.next() => processed,
+                Some(looked) = looked => {
+                    if let Err(error) = looked {
+                        queue = Queue::default();
+                        end = end.and(Err(error));
+                    }
+                    continue;
+                }
+            };
+            let Some(Processed { again, frames, is_large, result }) = processed else { return end };
+            large -= usize::from(is_large);
+            let result = match (result, again) {
+                (Err(error), Some(work)) if end.is_ok() => {
+                    // The work that goes on lets go of what this needs; without any, another program may.
+                    let pause = if running.is_empty() { pauses.next() } else { Some(&Duration::ZERO) };
+                    match pause {
+                        Some(pause) => {
+                            tokio::time::sleep(*pause).await;
+                            self.most.set(running.len().clamp(1, self.most.get()));
+                            queue.again.push(work);
+                            Ok(Vec::new())
+                        }
+                        None => Err(error),
+                    }
+                }
+                (result, _) => {
+                    if result.is_ok() {
+                        pauses = SCARCITY_PAUSES.iter();
+                    }
+                    result
+                }
+            };
+            let mut results = vec![result.map(|children| queue.add(children, self.context))];
+            for frame in frames {
+                results.push(self.release(frame).await);
+            }
+            for result in results {
+                match result {
+                    Ok(()) => {}
+                    // What is under way may still end well; one line for all is enough.
+                    Err(error) if error.ends_run() => {
+                        queue = Queue::default();
+                        if end.is_ok() {
+                            end = Err(error);
+                        }
+                    }
+                    Err(error) if end.is_ok() => self.context.events.fail(error)?,
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes the next work that may begin beside what is `running`, of which some is `large`. Whether it is large, and whether it was begun before, is said with it.
+    fn next(&self, queue: &mut Queue, running: usize, large: usize) -> Option<(Work, bool, bool)> {
+        let most = self.most.get();
+        if running < self.copy.jobs.min(most) {
+            let next = queue.next(large < LARGE_JOBS).map(|(work, is_large)| (work, is_large, false));
+            return next.or_else(|| queue.again.pop().map(|work| (work, false, true)));
+        }
+        // Every directory with files that wait is open.
+        let lists_more = self.sync.is_some()
+            && running < (self.copy.jobs + DIRECTORY_JOBS).min(most)
+            && queue.small.len() < MOST_WAITING.min(most);
+        let directory = lists_more.then(|| queue.directories.pop());
+        directory.flatten().map(|work| (work, false, false))
+    }
+
+    /// Lets go of a directory, and of those above it that are complete with it.
+    async fn release(&self, frame: Rc<Frame>) -> Result<()> {
+        let look = |frame: &Frame| self.look(frame);
+        Frame::release(frame, self.context, self.copy.preserve, look).await
+    }
+
+    /// Looks whether the name of a directory that something was copied into still leads to it, and says if not.
+    fn look(&self, frame: &Frame) -> Result<()> {
+        // A round trip for a single file would be too much.
+        let are_several = self.copy.recursive || self.copy.sources.len() > 1;
+        if frame.is_top() && !are_several {
+            return Ok(());
+        }
+        match &frame.place {
+            Place::Local { .. } if frame.is_at_its_name() => Ok(()),
+            Place::Local { .. } => Err(moved(&frame.place.own_name().shown)),
+            Place::Planned(_) => Ok(()),
+            Place::Remote(place) => {
+                let context = self.context;
+                let Some(entry) = place.entry() else { return Ok(()) };
+                let look = async move {
+                    match entry.holds(context).await {
+                        Ok(true) => Ok(()),
+                        Ok(false) => context.events.fail(moved(&entry.remote)),
+                        Err(error) => context.events.fail(error),
+                    }
+                };
+                self.looks.borrow().push(look.boxed_local());
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for the looks that are under way.
+    async fn end_looks(&self) -> Result<()> {
+        loop {
+            match poll_fn(|context| self.looks.borrow_mut().poll_next_unpin(context)).await {
+                Some(looked) => looked?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn process(&self, work: Work, is_large: bool, is_again: bool) -> Processed {
+        let mut frames = vec![Rc::clone(&work.frame)];
+        let begun = if is_again { Ok(Some(work)) } else { self.set_aside(work).await };
+        let work = match begun {
+            Ok(Some(work)) => work,
+            Ok(None) => return Processed { again: None, frames, is_large, result: Ok(Vec::new()) },
+            Err(error) => return Processed { again: None, frames, is_large, result: Err(error) },
+        };
+        let Work { node, frame, name, is_named, rest } = work;
+        let again = rest.is_none().then(|| (node.clone(), Rc::clone(&frame), name.clone()));
+        let result = match (&node.kind, name) {
+            (Kind::Directory, name) => {
+                let below = name.as_deref().map(|name| filter::below(frame.relative(), name));
+                let result = match self.directory(&node, &frame, name.as_deref(), is_named).await {
+                    Ok(made) => {
+                        frames.push(Rc::clone(&made));
+                        self.children(node, &made, rest).await
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Some(path) = below.filter(|_| result.is_err()) {
+                    self.copy.filter.leave(&path);
+                }
+                result
+            }
+            (_, None) => Err(Error::other(format!("{node}: is not a directory"))),
+            // A fifo that the user named is read to its end, as cp does it.
+            (Kind::File, Some(name)) | (Kind::Special(FIFO), Some(name))
+                if node.kind == Kind::File || is_named && node.is_local() && !self.copy.recursive =>
+            {
+                let share = Share::new(self.context.servers.activity(), node.expected_bytes());
+                self.context.servers.activity().set_current(escape(&name).into_owned());
+                let item = Item { node: &node, frame: &frame, name: &name, share: &share };
+                self.file(item).await.map(|()| Vec::new())
+            }
+            (Kind::File | Kind::Symlink, Some(name)) => {
+                self.link(&node, &frame, &name).await.map(|()| Vec::new())
+            }
+            (Kind::Special(what), Some(_)) if is_named => {
+                let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
+                Err(Error::other(text))
+            }
+            (Kind::Special(what), Some(name)) => {
+                self.warn(Warning::Special(&node.name(), what));
+                self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
+            }
+        };
+        drop(frame);
+        let again = again.filter(|_| result.as_ref().is_err_and(Error::is_scarce));
+        let again = again.map(|(node, frame, name)| Work { node, frame, name, is_named, rest: None });
+        Processed { again, frames, is_large, result }
+    }
+
+    /// Creates the directory that takes what is in a source directory.
+    async fn directory(
+        &self,
+        node: &Node,
+        frame: &Rc<Frame>,
+        name: Option<&[u8]>,
+        is_named: bool,
+    ) -> Result<Rc<Frame>> {
+        if !self.copy.recursive {
+            return Err(Error::other(format!("{node}: is a directory (-r copies it)")));
+        }
+        if frame.is_inside(node).await? {
+            let text = format!("{node}: cannot copy a directory into itself");
+            return Err(Error::other(text));
+        }
+        let Some(name) = name else {
+            return Ok(Rc::clone(frame));
+        };
+        let _turn = self.turn(frame, name).await?;
+        let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
+        let was = frame.place.present(self.context, name).await?;
+        if was.is_none() && !self.copy.dry_run {
+            frame.touch(self.context).await;
+        }
+        let mark = frame.marks().then(|| mark::of(node));
+        let dry_run = self.copy.dry_run;
+        let mut place = frame
+            .place
+            .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
+            .await?;
+        self.remove_left(&mut place).await;
+        let is_new = place.was_created() || matches!(place, Place::Planned(_));
+        match &self.sync {
+            None => self.say(node, &place.own_name(), None)?,
+            Some(_) if is_new => self.say_change(node, frame, name, Change::New)?,
+            Some(_) => {
+                let there = was.as_ref().map(|was| was.attributes.mode & 0o7777);
+                if there.is_some_and(|there| there != node.attributes.mode & 0o7777) {
+                    self.say_change(node, frame, name, Change::Attributes)?;
+                }
+            }
+        }
+        let changes = !self.copy.dry_run;
+        // An interrupted run may have made it under its own name.
+        let mut is_marked = changes && frame.marks();
+        if is_named
+            && !frame.marks()
+            && let Some(mark) = place.mark(self.context).await?
+        {
+            mark::check(place.own_name().shown, &mark, &mark::of(node), "")?;
+            is_marked = changes;
+        }
+        let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
+        let keeps = self.copy.preserve && changes;
+        let made = Frame::below(frame, place, below, node.attributes, was, keeps);
+        let made = Rc::new(made);
+        if is_marked {
+            self.marked.borrow_mut().push(Rc::clone(&made));
+        }
+        Ok(made)
+    }
+
+    /// Removes links and the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large
+    /// files are resumed.
+    async fn remove_left(&self, place: &mut Place) {
+        if let Place::Remote(place) = place
+            && !self.copy.dry_run
+        {
+            for name in place.take_left(|name| self.tags.is_of_earlier(name)) {
+                // What cannot be removed is in nobody's way.
+                let _ = place.client.remove(place.handle, &name).await;
+            }
+        }
+    }
+
+    async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {
+        let _turn = self.turn(frame, name).await?;
+        self.claim(frame, name, node)?;
+        let present = frame.place.present(self.context, name).await?;
+        let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
+            return Ok(());
+        };
+        let target = node.read_link().await?;
+        if !self.copy.dry_run {
+            frame.touch(self.context).await;
+            let times = self.copy.preserve.then_some(node.attributes.times);
+            let replaces = self.replaces(present.as_ref().map(Version::from));
+            let place = &frame.place;
+            if !place.symlink(self.context, (name, &self.tags), (&target, times), replaces).await? {
+                return self.skip_taken(node, &place.name(name));
+            }
+        }
+        self.say_change(node, frame, name, change)
+    }
+
+    /// Says that something got the name of a copy while that was made, and stays.
+    fn skip_taken(&self, node: &Node, target: &Name) -> Result<()> {
+        let reason = if self.copy.overwrite == Overwrite::Older { Skip::NotOlder } else { Skip::Exists };
+        self.skip(node, target, reason)
+    }
+
+    fn skip(&self, node: &Node, target: &Name, reason: Skip) -> Result<()> {
+        self.context.servers.activity().file_done();
+        self.context.events.tell(&Event::Skipped { source: &node.name(), target, reason })
+    }
+
+    /// Says what was copied, or would be.
+    fn say_change(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> Result<()> {
+        if self.sync.is_none() || node.kind != Kind::Directory {
+            self.context.servers.activity().file_done();
+        }
+        let path = filter::below(frame.relative(), name);
+        self.say(node, &frame.place.name(name), Some((&path, change)))
+    }
+
+    fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> Result<()> {
+        let (what, bytes) = (node.kind.into(), node.attributes.size);
+        self.context.events.tell(&Event::Copied { what, source: &node.name(), target, bytes, change })
+    }
+
+    fn warn(&self, warning: Warning<'_>) {
+        // A reader who left is noticed at the next line that matters.
+        let _ = self.context.events.tell(&Event::Warning(warning));
+    }
+}
+
+impl Queue {
+    fn add(&mut self, works: Vec<Work>, context: Context<'_>) {
+        // The last one in is the first one out, so this keeps the order of the names.
+        for work in works.into_iter().rev() {
+            match work.node.kind {
+                Kind::Directory => self.directories.push(work),
+                Kind::File | Kind::Symlink | Kind::Special(_) => {
+                    let bytes = work.node.expected_bytes();
+                    context.servers.activity().expect(bytes);
+                    if bytes >= LARGE_BYTES { self.large.push(work) } else { self.small.push(work) }
+                }
+            }
+        }
+    }
+
+    /// Takes the next work, and whether it is a large file.
+    fn next(&mut self, may_be_large: bool) -> Option<(Work, bool)> {
+        if may_be_large && let Some(work) = self.large.pop() {
+            return Some((work, true));
+        }
+        self.small.pop().or_else(|| self.directories.pop()).map(|work| (work, false))
+    }
+}
+
+/// Returns the failure of a directory that something was copied into.
+fn moved(directory: impl Display) -> Error {
+    let text = format!(
+        "{directory}: was moved or replaced meanwhile, with what had been copied into it; run it again"
+    );
+    Error::other(text)
+}

@@ -1,0 +1,199 @@
+//! What is in a source directory, and which of it is copied.
+
+use std::{collections::HashSet, rc::Rc};
+
+use super::{
+    Links, Run, Work,
+    filter::{self, GITIGNORE, MAX_GITIGNORE_BYTES},
+    frame::Frame,
+    node::{Kind, Node},
+};
+use crate::{
+    error::{Error, Result},
+    event::{Skip, Warning, says_incomplete},
+    name::{MARKER, is_ours, untagged, used_by},
+    remote::Children,
+    url::components,
+};
+
+impl Run<'_> {
+    /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
+    pub(super) async fn children(
+        &self,
+        directory: Node,
+        frame: &Rc<Frame>,
+        mut rest: Option<Box<Children>>,
+    ) -> Result<Vec<Work>> {
+        let was_begun = rest.is_some();
+        let mut has_vanished = false;
+        let filter = &self.copy.filter;
+        let children = directory.children(self.context, &mut rest, &mut has_vanished).await?;
+        filter.note_source();
+        let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !frame.is_again());
+        if let Some(sync) = deletes {
+            sync.has_vanished.set(sync.has_vanished.get() || has_vanished);
+            children.iter().for_each(|(name, _)| frame.add_name(name));
+        }
+        if !was_begun {
+            self.read_ignores(&directory, frame, &children, rest.is_some()).await?;
+        }
+        // The file that a name belongs to may be in another part.
+        let is_part = was_begun || rest.is_some();
+        let mut reserved = HashSet::new();
+        if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
+            reserved.extend(children.iter().flat_map(|(name, _)| used_by(name)));
+        }
+        let mut works = Vec::with_capacity(children.len());
+        for (name, mut node) in children {
+            if name == MARKER {
+                if deletes.is_some() {
+                    self.context.events.fail(Error::other(says_incomplete(&node.name())))?;
+                } else {
+                    self.warn(Warning::Marker(&node.name()));
+                }
+                continue;
+            }
+            let path = filter::below(frame.relative(), &name);
+            // What is listed may be behind a link, as it may be in any path; outside SRC only where all links are followed.
+            if node.kind == Kind::Symlink
+                && filter.lists_below(&path)
+                && filter.takes(&path, true, frame.ignores().as_deref())
+            {
+                node = match self.followed_to_listed(node, frame, &path).await {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.context.events.fail(error)?;
+                        filter.leave(&path);
+                        continue;
+                    }
+                };
+            }
+            if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
+                continue;
+            }
+            if reserved.contains(untagged(&name)) || (is_part && is_ours(&name)) {
+                if is_part || node.kind != Kind::File {
+                    let text = format!("{node}: skipped: the copy of a file beside it needs this name");
+                    self.context.events.fail(Error::other(text))?;
+                    continue;
+                }
+                self.warn(Warning::Left(&node.name()));
+                self.skip(&node, &frame.place.name(&name), Skip::Partial)?;
+                continue;
+            }
+            if node.kind == Kind::Symlink && self.copy.links == Links::All {
+                node = match self.followed(node, frame).await {
+                    Ok(node) => node,
+                    Err(error) => {
+                        self.context.events.fail(error)?;
+                        continue;
+                    }
+                };
+            }
+            if filter.is_of_one_file_system()
+                && node.kind == Kind::Directory
+                && !node.is_on_file_system_of(&directory)
+            {
+                filter.leave(&path);
+                continue;
+            }
+            if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {
+                frame.add_taken(&name);
+            }
+            let frame = Rc::clone(frame);
+            works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
+        }
+        if rest.is_some() {
+            let frame = Rc::clone(frame);
+            works.push(Work { node: directory, frame, name: None, is_named: false, rest });
+        } else if let Some(sync) = deletes {
+            self.find_surplus(sync, frame).await?;
+        }
+        Ok(works)
+    }
+
+    /// Reads which files are left out in a directory.
+    async fn read_ignores(
+        &self,
+        directory: &Node,
+        frame: &Frame,
+        children: &[(Vec<u8>, Node)],
+        is_part: bool,
+    ) -> Result<()> {
+        let filter = &self.copy.filter;
+        if frame.relative().is_empty() {
+            frame.set_ignores(filter.ignores());
+        }
+        if !filter.reads_gitignore() {
+            return Ok(());
+        }
+        // In a directory that is listed in parts it may be in a later one.
+        let looked_up;
+        let listed = children.iter().find(|(name, _)| name == GITIGNORE).map(|(_, node)| node);
+        let file = match listed {
+            Some(file) => Some(file),
+            None if !is_part => None,
+            None => {
+                looked_up = directory.child(GITIGNORE).await?;
+                looked_up.as_ref()
+            }
+        };
+        let Some(file) = file.filter(|file| file.kind == Kind::File) else { return Ok(()) };
+        let text = file.read_start(MAX_GITIGNORE_BYTES + 1).await?;
+        let ignores = filter
+            .read_gitignore(frame.relative().to_vec(), &text, frame.ignores())
+            .map_err(|error| Error::other(format!("{file}: {error}")))?;
+        frame.set_ignores(Some(Rc::new(ignores)));
+        Ok(())
+    }
+
+    /// Sets aside what cannot be copied before something is deleted, and further names of a file; hands back all else.
+    pub(super) async fn set_aside(&self, work: Work) -> Result<Option<Work>> {
+        if work.is_named && work.node.kind != Kind::Directory {
+            // It holds nothing that a list of files could name.
+            self.copy.filter.note_source();
+        }
+        let Some(sync) = &self.sync else { return Ok(Some(work)) };
+        if let Some(present) = self.blocker(&work).await? {
+            if work.node.kind == Kind::File {
+                // Nothing is deleted for a file that cannot be read.
+                work.node.read_start(1).await?;
+            }
+            sync.add_surplus(&work, present);
+            sync.blocked.borrow_mut().push(work);
+            return Ok(None);
+        }
+        let Work { node, frame, name: Some(name), is_named, rest } = work else { return Ok(Some(work)) };
+        let node = sync.hard_links.defer(node, &frame, &name);
+        Ok(node.map(|node| Work { node, frame, name: Some(name), is_named, rest }))
+    }
+
+    /// Returns what a link stands for that has this path below SRC, and leads to what is listed.
+    async fn followed_to_listed(&self, node: Node, frame: &Frame, path: &[u8]) -> Result<Node> {
+        if self.copy.links == Links::All {
+            return self.followed(node, frame).await;
+        }
+        let (shown, levels) = (node.to_string(), components(path).len());
+        match node.followed_within(levels, self.context).await? {
+            Some(node) => without_circle(node, frame),
+            None => {
+                let text = format!("{shown}: not followed, it leads out of SRC (-L follows it)");
+                Err(Error::other(text))
+            }
+        }
+    }
+
+    /// Returns what a link in a directory stands for.
+    async fn followed(&self, node: Node, frame: &Frame) -> Result<Node> {
+        without_circle(node.followed(self.context).await?, frame)
+    }
+}
+
+/// Refuses a directory that a link leads to if the link is in it.
+fn without_circle(node: Node, frame: &Frame) -> Result<Node> {
+    if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
+        let text = format!("{node}: skipped: it leads to a directory above itself");
+        return Err(Error::other(text));
+    }
+    Ok(node)
+}

@@ -1,0 +1,269 @@
+//! Names that a destination takes for one: file systems without case, those that normalise Unicode, and servers on top of such.
+//!
+//! Nothing tells beforehand what a file system takes for one. So names of a directory that may be one are copied one after the other,
+//! and whoever comes second looks whether the name leads to what the first one made.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+    rc::Rc,
+    sync::Arc,
+};
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use unicode_normalization::UnicodeNormalization;
+
+use super::{
+    Overwrite, Run,
+    frame::Frame,
+    node::Node,
+    place::{Place, Present},
+};
+use crate::{
+    error::{Error, Result},
+    escape::escape,
+    name::fnv1a,
+};
+
+/// The names of a destination directory that this run has to do with.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    by_key: RefCell<HashMap<u64, Vec<Vec<u8>>>>,
+    in_use: RefCell<HashMap<u64, Arc<Mutex<()>>>>,
+    /// The files on this machine that were made in it, by their numbers.
+    made: RefCell<HashMap<u64, Vec<u8>>>,
+    /// Where several sources go into one directory: what became of them.
+    merged: Option<Merged>,
+}
+
+/// The names that several sources have filled.
+#[derive(Debug, Default)]
+struct Merged {
+    /// For each name, the path of its source.
+    sources: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
+    /// The names in the directories below.
+    below: RefCell<HashMap<Vec<u8>, Rc<Names>>>,
+}
+
+/// The turn of a name: while it lasts, nothing is done about others that may be the same to a file system.
+pub(super) struct Turn<'a> {
+    names: &'a Names,
+    key: u64,
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.held.take());
+        let mut in_use = self.names.in_use.borrow_mut();
+        if in_use.get(&self.key).is_some_and(|it| Arc::strong_count(it) == 1) {
+            in_use.remove(&self.key);
+        }
+    }
+}
+
+impl Names {
+    /// Those of a directory that several sources go into.
+    pub(super) fn merged() -> Self {
+        Self { merged: Some(Merged::default()), ..Self::default() }
+    }
+
+    /// Returns those of a directory below this one.
+    pub(super) fn below(&self, name: Option<&[u8]>) -> Rc<Self> {
+        match (&self.merged, name) {
+            (Some(merged), Some(name)) => {
+                let mut below = merged.below.borrow_mut();
+                Rc::clone(below.entry(name.to_vec()).or_insert_with(|| Rc::new(Self::merged())))
+            }
+            _ => Rc::default(),
+        }
+    }
+
+    /// Notes what a name is copied from; returns the path of what has become it before.
+    fn claim(&self, name: &[u8], source: &Node) -> Option<Vec<u8>> {
+        let mut sources = self.merged.as_ref()?.sources.borrow_mut();
+        let source = source.to_bytes();
+        let first = sources.entry(name.to_vec()).or_insert_with(|| source.clone());
+        (*first != source).then(|| first.clone())
+    }
+
+    /// Waits for the turn of a name.
+    pub(super) async fn turn(&self, name: &[u8]) -> Turn<'_> {
+        let key = fnv1a(&folded(name));
+        let lock = Arc::clone(self.in_use.borrow_mut().entry(key).or_default());
+        let held = Some(lock.lock_owned().await);
+        Turn { names: self, key, held }
+    }
+
+    /// Adds a name; returns those of before that a file system may take for the same.
+    fn add(&self, turn: &Turn<'_>, name: &[u8]) -> Vec<Vec<u8>> {
+        let mut by_key = self.by_key.borrow_mut();
+        let names = by_key.entry(turn.key).or_default();
+        let others: Vec<_> = names.iter().filter(|other| *other != name).cloned().collect();
+        if others.len() == names.len() {
+            names.push(name.to_vec());
+        }
+        others
+    }
+
+    /// Notes a file on this machine that has got its name.
+    pub(super) fn add_made(&self, number: u64, name: &[u8]) {
+        self.made.borrow_mut().insert(number, name.to_vec());
+    }
+
+    /// Returns the other name under which a file on this machine was made in this run.
+    pub(super) fn made_as(&self, number: u64, name: &[u8]) -> Option<Vec<u8>> {
+        self.made.borrow().get(&number).filter(|made| *made != name).cloned()
+    }
+}
+
+impl Run<'_> {
+    /// Waits for the turn of a name, and refuses it if the destination takes it for another one that this run has to do with.
+    pub(super) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
+        let turn = frame.given().turn(name).await;
+        for other in frame.given().add(&turn, name) {
+            self.refuse_if_one(&frame.place, name, &other).await?;
+        }
+        Ok(turn)
+    }
+
+    /// Refuses a source for a name that another one has become: of two files one would be left.
+    pub(super) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> Result<()> {
+        if self.copy.overwrite != Overwrite::Always {
+            return Ok(());
+        }
+        match frame.given().claim(name, node) {
+            None => Ok(()),
+            Some(first) => {
+                let (first, place) = (escape(&first), frame.place.show(name));
+                let text = format!("{node}: not copied, {place} is the copy of {first} in this run");
+                Err(Error::other(text))
+            }
+        }
+    }
+
+    /// Refuses a name if what has it is what has the other one, too.
+    pub(super) async fn refuse_if_one(&self, place: &Place, name: &[u8], other: &[u8]) -> Result<()> {
+        let [this, that] =
+            [place.look_up(self.context, name).await?, place.look_up(self.context, other).await?];
+        let (Some(this), Some(that)) = (this, that) else { return Ok(()) };
+        if !is_same(&this, &that) {
+            return Ok(());
+        }
+        // They may be two names of one file, or the file system may number its files as it likes.
+        let entries = place.entries(self.context).await?;
+        if [name, other].iter().all(|name| entries.iter().any(|(entry, _)| entry == name)) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: not copied, the destination takes this name for that of {}, which this run has copied",
+            place.show(name),
+            place.show(other)
+        );
+        Err(Error::other(text))
+    }
+}
+
+impl Place {
+    /// Of names that are in the directory, takes away those that stand for what one of `wanted` leads to: the file system takes them for
+    /// one, or the file would not be there.
+    pub(super) async fn without_wanted(
+        &self,
+        context: crate::context::Context<'_>,
+        wanted: &BTreeSet<Vec<u8>>,
+        found: Vec<(Vec<u8>, Present)>,
+    ) -> Result<Vec<(Vec<u8>, Present)>> {
+        if found.is_empty() {
+            return Ok(found);
+        }
+        let mut by_key: HashMap<u64, Vec<&Vec<u8>>> = HashMap::new();
+        wanted.iter().for_each(|name| by_key.entry(fnv1a(&folded(name))).or_default().push(name));
+        let mut others = Vec::with_capacity(found.len());
+        for (name, present) in found {
+            let mut is_wanted = false;
+            for alike in by_key.get(&fnv1a(&folded(&name))).into_iter().flatten() {
+                let there = self.look_up(context, alike).await?;
+                is_wanted |= present.attributes.links <= 1 && there.is_some_and(|it| is_same(&it, &present));
+            }
+            if !is_wanted {
+                others.push((name, present));
+            }
+        }
+        Ok(others)
+    }
+}
+
+/// Whether two looks were at the same file.
+fn is_same(a: &Present, b: &Present) -> bool {
+    a.kind == b.kind && (a.attributes.file == b.attributes.file || a.handle.is_some() && a.handle == b.handle)
+}
+
+/// Returns what names have in common that some file system takes for one. It is wider than any of them: case and compatibility are
+/// folded (Unicode 15 §3.13), what is ignored in comparisons goes, and so do the dots and spaces at the end that Windows drops.
+fn folded(name: &[u8]) -> Vec<u8> {
+    let mut folded = match std::str::from_utf8(name) {
+        Ok(text) if !text.is_ascii() => {
+            let upper = text.nfkd().filter(|&it| !is_ignorable(it)).flat_map(char::to_uppercase);
+            let lower: String = upper.flat_map(char::to_lowercase).collect();
+            lower.nfkd().collect::<String>().into_bytes()
+        }
+        _ => name.to_ascii_lowercase(),
+    };
+    while folded.pop_if(|last| matches!(last, b'.' | b' ')).is_some() {}
+    folded
+}
+
+/// Whether a character has no part in comparisons (Unicode's Default_Ignorable_Code_Point, the common ones).
+const fn is_ignorable(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_some_file_system_takes_for_one_have_the_same_key() {
+        for names in [
+            &["README", "readme", "ReadMe", "readme.", "readme . "][..],
+            &["é", "e\u{301}", "É", "E\u{301}"],
+            &["straße", "STRASSE", "strasse"],
+            &["\u{212a}elvin", "kelvin"],
+            &["ﬁle", "file", "fi\u{200d}le"],
+            &["가", "\u{1100}\u{1161}"],
+            &["ά", "Ά", "α\u{301}"],
+            &["ſ", "s", "S"],
+        ] {
+            let keys: BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
+            assert_eq!(keys.len(), 1, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_two_everywhere_are_not_compared() {
+        let names = ["a", "b", "a.txt", "照片.jpg", "图片.jpg", "é", "e", "файл", "фаил", ".a", "a b"];
+        let keys: BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
+        assert_eq!(keys.len(), names.len());
+        assert_ne!(folded(b"\xff"), folded(b"\xfe"));
+    }
+
+    #[tokio::test]
+    async fn names_that_may_be_one_take_turns_and_others_do_not() {
+        let names = Names::default();
+        let first = names.turn(b"a").await;
+        assert!(names.add(&first, b"a").is_empty());
+        drop(names.turn(b"b").await);
+        {
+            let mut second = std::pin::pin!(names.turn(b"A"));
+            assert!(futures_util::FutureExt::now_or_never(second.as_mut()).is_none());
+            drop(first);
+            let second = second.await;
+            assert_eq!(names.add(&second, b"A"), [b"a".to_vec()]);
+            assert_eq!(names.add(&second, b"A"), [b"a".to_vec()]);
+        }
+        assert!(names.in_use.borrow().is_empty(), "turns that are over take no memory");
+    }
+}

@@ -1,0 +1,546 @@
+//! Destination directories, on this machine or on a server.
+
+mod names;
+mod remote;
+
+use std::{fmt::Display, os::unix::ffi::OsStringExt, time::Duration};
+
+use nfs_wireless_client::{
+    self as client, Entry, FileHandle, Metadata, NfsStatus, SetAttributes, SetTime, Time,
+    nfs3_types::nfs3::nfstime3,
+};
+
+use rustix::fs::Stat;
+
+pub(super) use self::{names::SET_ID, remote::RemotePlace};
+use super::{
+    kept,
+    node::{Attributes, Kind, Node, Origin},
+    tags::Tags,
+    transfer::Replaces,
+};
+use crate::{
+    context::Context,
+    error::{Error, Result, ResultExt, has_status, io_text, is_missing, local, show},
+    escape::escape,
+    event::{Event, Name, Warning},
+    local::{Directory, Marked, Times},
+    name::MARKER,
+    remote::Found,
+    url::Remote,
+};
+
+/// A directory that files are copied into.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// On this machine.
+    Local { directory: Directory, was_created: bool },
+    /// On a server.
+    Remote(Box<RemotePlace>),
+    /// Would be created if this were not a dry run; its path, for people and for programs.
+    Planned(Name),
+}
+
+/// What has a name already.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    pub(super) kind: Kind,
+    pub(super) attributes: Attributes,
+    /// On a server.
+    pub(super) handle: Option<FileHandle>,
+}
+
+impl Place {
+    /// A local directory that was there before.
+    pub(super) fn local(directory: Directory) -> Self {
+        Self::Local { directory, was_created: false }
+    }
+
+    /// A server directory that was there before; names in it are looked up.
+    pub(super) fn remote(found: Found) -> Self {
+        Self::Remote(Box::new(RemotePlace::from(found)))
+    }
+
+    /// A server directory that was there before, in which one name was looked up; with the temporary file of that name, if it was
+    /// made ahead.
+    pub(super) fn remote_around(
+        found: Found,
+        name: &[u8],
+        there: Option<&Found>,
+        ahead: Option<Entry>,
+    ) -> Self {
+        let mut place = RemotePlace::from(found);
+        let there = there.map(|it| Present::remote(it.handle, &it.metadata));
+        place.known.insert(name.to_vec(), there);
+        place.ahead.set(ahead);
+        Self::Remote(Box::new(place))
+    }
+
+    pub(super) fn was_created(&self) -> bool {
+        match self {
+            Self::Local { was_created, .. } => *was_created,
+            Self::Remote(place) => place.was_created,
+            Self::Planned(_) => false,
+        }
+    }
+
+    /// Returns what has this name; a link stands for itself.
+    pub(super) async fn present(&self, context: Context<'_>, name: &[u8]) -> Result<Option<Present>> {
+        match self {
+            Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
+            Self::Local { .. } => self.look_up(context, name).await,
+            Self::Remote(place) => match place.known.get(name) {
+                Some(known) => Ok(*known),
+                None if place.knows_all => Ok(None),
+                None => self.look_up(context, name).await,
+            },
+        }
+    }
+
+    /// As [`Place::present`], whatever was known of the name before.
+    pub(super) async fn look_up(&self, context: Context<'_>, name: &[u8]) -> Result<Option<Present>> {
+        match self {
+            Self::Planned(_) => Ok(None),
+            Self::Local { directory, .. } => {
+                let found = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
+                Ok(found.as_ref().map(Present::local))
+            }
+            Self::Remote(place) => place.with(context, async |at: &_| Self::look_up_in(at, name).await).await,
+        }
+    }
+
+    /// As [`Place::look_up`], in a directory of a server that is not looked for again.
+    pub(super) async fn look_up_in(place: &RemotePlace, name: &[u8]) -> Result<Option<Present>> {
+        match place.client.lookup(place.handle, name).await {
+            Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error).at(place.remote.join(name)),
+        }
+    }
+
+    /// Creates a directory in this one, or enters it when it is there.
+    pub(super) async fn directory(
+        &self,
+        context: Context<'_>,
+        (name, tags): (&[u8], &Tags),
+        mode: u32,
+        dry_run: bool,
+        mark: Option<&[u8]>,
+    ) -> Result<Self> {
+        let present = self.present(context, name).await?;
+        if present.is_some_and(|present| present.kind != Kind::Directory) {
+            let text =
+                format!("{}: is not a directory, so a directory cannot be copied there", self.show(name));
+            return Err(Error::other(text));
+        }
+        if dry_run && present.is_none() {
+            return Ok(Self::Planned(self.name(name)));
+        }
+        match (self, mark.filter(|_| present.is_none())) {
+            (Self::Planned(_), _) => Ok(Self::Planned(self.name(name))),
+            (Self::Local { directory, .. }, Some(source)) => {
+                let make = || {
+                    let made = Marked::make(directory, name, mode)?;
+                    made.mark(source)?;
+                    made.finish()
+                };
+                // What the name belongs to now was not there before.
+                let is_taken = |error: &std::io::Error| {
+                    use std::io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
+                    matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | NotADirectory)
+                };
+                let made = make().map_err(|error| match is_taken(&error) {
+                    true => made_by_another(self.show(name)),
+                    false => local(&directory.join(name), &error),
+                })?;
+                Ok(Self::Local { directory: made, was_created: true })
+            }
+            (Self::Remote(place), Some(source)) => {
+                let named = (name, tags.own());
+                let make = async |at: &RemotePlace| at.marked_directory(context, named, mode, source).await;
+                Ok(Self::Remote(Box::new(place.with(context, make).await?)))
+            }
+            (Self::Local { directory, .. }, None) => match directory.create(name, mode) {
+                Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
+                Err(error) => Err(local(&directory.join(name), &error)),
+            },
+            (Self::Remote(place), None) => {
+                let make = async |at: &RemotePlace| {
+                    // Where this directory was forgotten, so was what is in it.
+                    let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
+                    at.directory(context, name, mode, present).await
+                };
+                let made = place.with(context, make).await?;
+                Ok(Self::Remote(Box::new(made)))
+            }
+        }
+    }
+
+    /// Takes the mark of an unfinished copy off the directory, if it has it.
+    pub(super) async fn remove_mark(&self, context: Context<'_>) -> Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                directory.remove(MARKER).map_err(|error| local(&directory.join(MARKER), &error))
+            }
+            Self::Remote(place) => {
+                let remove = async |at: &RemotePlace| match at.client.remove(at.handle, MARKER).await {
+                    Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
+                    _ => Ok(()),
+                };
+                place.with(context, remove).await
+            }
+        }
+    }
+
+    /// Creates a symbolic link, where something is there or not; false if that is not to lose its name.
+    pub(super) async fn symlink(
+        &self,
+        context: Context<'_>,
+        (link, tags): (&[u8], &Tags),
+        (target, times): (&[u8], Option<Times>),
+        replaces: Replaces,
+    ) -> Result<bool> {
+        match self {
+            Self::Planned(_) => Ok(true),
+            Self::Local { directory, .. } => {
+                let path = directory.join(link);
+                let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
+                let made = directory.symlink(link, target, may_replace);
+                if !made.map_err(|error| local(&path, &error))? {
+                    return Ok(false);
+                }
+                if let Some(times) = times {
+                    // As on a server: a link without its time is still the link.
+                    let _ = directory.set_link_times(link, times);
+                }
+                Ok(true)
+            }
+            Self::Remote(place) => {
+                let named = (link, tags.own());
+                let make = async |place: &RemotePlace| place.symlink(named, target, times, replaces).await;
+                place.with(context, make).await
+            }
+        }
+    }
+
+    /// Sets the mode of the directory itself, and its times and owner if they are kept.
+    pub(super) async fn set_last(
+        &self,
+        context: Context<'_>,
+        last: Attributes,
+        preserve: bool,
+    ) -> Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                if preserve {
+                    directory.set_owner(last.uid, last.gid);
+                }
+                let mut set = directory.set_mode(last.mode);
+                if preserve {
+                    set = directory.set_times(last.times).and(set);
+                }
+                if let Err(error) = set.as_ref()
+                    && preserve
+                {
+                    context.events.tell(&Event::Warning(Warning::NotKept(&io_text(error))))?;
+                }
+                Ok(())
+            }
+            Self::Remote(place) => {
+                let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
+                attributes.mode = Some(last.mode);
+                let set = async |place: &RemotePlace| {
+                    if preserve {
+                        place.give(context.servers, place.handle, last).await?;
+                    }
+                    match place.client.set_attributes(place.handle, attributes).await {
+                        Err(error) if is_refused(&error) => {
+                            if preserve {
+                                context.events.tell(&Event::Warning(Warning::NotKept(&error.to_string())))?;
+                            }
+                            Ok(())
+                        }
+                        set => set.at(&place.remote),
+                    }
+                };
+                place.with(context, set).await?;
+                context.servers.activity().step();
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns in what steps files here keep their times, where that is known; zero where it is not.
+    pub(super) async fn time_step(&self, context: Context<'_>) -> Result<Duration> {
+        match self {
+            Self::Planned(_) => Ok(Duration::ZERO),
+            Self::Local { directory, .. } => Ok(directory.time_step()),
+            Self::Remote(place) => {
+                let ask = async |place: &RemotePlace| {
+                    // A server that does not tell keeps times as finely as they look.
+                    match place.client.fs_info(place.handle).await {
+                        Err(error) if error.is_stale() || error.is_silence() => Err(error).at(&place.remote),
+                        found => Ok(found.map_or(Duration::ZERO, |found| {
+                            let nfstime3 { seconds, nseconds } = found.time_delta;
+                            Duration::from_secs(seconds.into()) + Duration::from_nanos(nseconds.into())
+                        })),
+                    }
+                };
+                place.with(context, ask).await
+            }
+        }
+    }
+
+    /// Whether what is there is the source itself: by another name in a directory, of a server or of a mount, or because a server serves
+    /// what is on this machine. What only may be so counts if the copy is written `in_place`, which would empty it.
+    pub(super) fn is_same(&self, present: &Present, node: &Node, in_place: bool) -> bool {
+        let there = &present.attributes;
+        match (self, &node.origin) {
+            (Self::Remote(place), Origin::Remote(source))
+                if place.client.address() == source.client.address() =>
+            {
+                let attributes = &node.attributes;
+                present.handle == Some(source.handle)
+                    || attributes.looks_like(there)
+                    || in_place && attributes.may_be(there)
+            }
+            _ if !in_place => false,
+            (_, Origin::Standard) => {
+                rustix::fs::fstat(std::io::stdin()).is_ok_and(|it| Attributes::from(&it).may_be(there))
+            }
+            _ => node.attributes.may_be(there),
+        }
+    }
+
+    /// Whether this is the source directory itself, which a server may serve that is on this machine.
+    ///
+    /// # Errors
+    /// What looking at the directories fails of.
+    pub(super) async fn is_directory(&self, node: &Node) -> Result<bool> {
+        let number = node.attributes.file.1;
+        match (self, &node.origin) {
+            (Self::Remote(place), Origin::Remote(source)) if place.handle == source.handle => {
+                if place.client.address() == source.client.address() {
+                    return Ok(true);
+                }
+                // A server may have two addresses, and two servers the same handles.
+                let there = || look_at(&source.client, source.handle, &source.remote);
+                are_one(there, || look_at(&place.client, place.handle, &place.remote)).await
+            }
+            (Self::Remote(place), Origin::Local(path)) if place.file.1 == number => {
+                let here = async || {
+                    let found = path.enter(number).and_then(|it| it.stat());
+                    Ok(Attributes::from(&found.map_err(|error| local(path, &error))?))
+                };
+                are_one(here, || look_at(&place.client, place.handle, &place.remote)).await
+            }
+            (Self::Local { directory, .. }, Origin::Remote(source)) if directory.number().1 == number => {
+                let here = async || {
+                    let found = directory.own_stat().map_err(|error| local(directory.path(), &error))?;
+                    Ok(Attributes::from(&found))
+                };
+                are_one(here, || look_at(&source.client, source.handle, &source.remote)).await
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Returns the path of a name, for messages.
+    pub(super) fn show(&self, name: &[u8]) -> String {
+        match self {
+            Self::Local { directory, .. } => show(&directory.join(name)),
+            Self::Remote(place) => place.remote.join(name).to_string(),
+            Self::Planned(path) => escape(&path.join(name)).into_owned(),
+        }
+    }
+
+    /// Returns what tells a name in this directory from any other, by whatever path the directory was reached; on this machine for as long
+    /// as its file system is mounted.
+    pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
+        let ((file_system, number), session) = match self {
+            Self::Local { directory, .. } => (directory.number(), directory.session()),
+            Self::Remote(place) => (place.file, [0; 16]),
+            Self::Planned(_) => ((0, 0), [0; 16]),
+        };
+        [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &session, name].concat()
+    }
+
+    /// Returns what stands for this directory, or for a name in it, in the state of later runs: in
+    /// whatever words it is named, and by whatever name or address of its server.
+    pub(super) fn resume_key(&self, name: Option<&[u8]>) -> Vec<u8> {
+        match self {
+            Self::Local { directory, .. } => {
+                let (device, inode) = directory.number();
+                kept::key([&device.to_le_bytes()[..], &inode.to_le_bytes()].into_iter().chain(name))
+            }
+            Self::Remote(place) => match name {
+                Some(name) => target_key(place.handle, name),
+                None => kept::key([place.handle.as_bytes()]),
+            },
+            Self::Planned(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the path of a name, for people and for programs.
+    pub(super) fn name(&self, name: &[u8]) -> Name {
+        let bytes = match self {
+            Self::Local { directory, .. } => directory.join(name).into_os_string().into_vec(),
+            Self::Remote(place) => place.remote.join(name).to_bytes(),
+            Self::Planned(path) => path.join(name),
+        };
+        Name { shown: self.show(name), bytes }
+    }
+
+    /// Returns the path of the directory itself, for people and for programs.
+    pub(super) fn own_name(&self) -> Name {
+        match self {
+            Self::Local { directory, .. } => Name::local(directory.path()),
+            Self::Remote(place) => Name { shown: place.remote.to_string(), bytes: place.remote.to_bytes() },
+            Self::Planned(path) => path.clone(),
+        }
+    }
+}
+
+async fn look_at(client: &client::Client, handle: FileHandle, remote: &Remote) -> Result<Attributes> {
+    Ok(Attributes::from(&client.metadata(handle).await.at(remote)?))
+}
+
+/// Whether two views of directories that have one number show one directory, by when it changed last. It may be changing: then it is
+/// looked at again.
+///
+/// # Errors
+/// What looking at it fails of.
+async fn are_one(
+    look: impl AsyncFn() -> Result<Attributes>,
+    look_there: impl AsyncFn() -> Result<Attributes>,
+) -> Result<bool> {
+    const MOST_LOOKS: usize = 8;
+    let mut before = look().await?;
+    for _ in 0..MOST_LOOKS {
+        if before.looks_like(&look_there().await?) {
+            return Ok(true);
+        }
+        let now = look().await?;
+        if before.looks_like(&now) {
+            return Ok(false);
+        }
+        before = now;
+    }
+    Ok(true)
+}
+
+/// Statuses of a server that does not keep what SETATTR sets, or not for us (RFC 1813 §3.3.2).
+const NOT_KEPT: [NfsStatus; 4] = [NfsStatus::PERM, NfsStatus::ACCES, NfsStatus::NOTSUPP, NfsStatus::INVAL];
+
+/// Whether a server refuses to set attributes.
+pub(super) fn is_refused(error: &client::Error) -> bool {
+    NOT_KEPT.iter().any(|&status| has_status(error, status))
+}
+
+impl Present {
+    pub(super) fn local(found: &Stat) -> Self {
+        Self { kind: found.into(), attributes: found.into(), handle: None }
+    }
+
+    pub(super) fn remote(handle: FileHandle, metadata: &Metadata) -> Self {
+        Self { kind: metadata.file_type.into(), attributes: metadata.into(), handle: Some(handle) }
+    }
+}
+
+/// Returns the error for a directory that got its name while this run was making it.
+fn made_by_another(directory: impl Display) -> Error {
+    let text = format!(
+        "{directory}: another run has just made this directory; wait for its end, and run this again"
+    );
+    Error::other(text)
+}
+
+/// Returns what stands for a name in a directory of a server, in the state of later runs.
+pub(super) fn target_key(directory: FileHandle, name: &[u8]) -> Vec<u8> {
+    kept::key([directory.as_bytes(), name])
+}
+
+/// Returns the attributes that set these times.
+pub(super) fn set_times(times: Times) -> SetAttributes {
+    SetAttributes {
+        atime: Some(SetTime::To(Time::from_system(times.accessed))),
+        mtime: Some(SetTime::To(Time::from_system(times.modified))),
+        ..SetAttributes::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_wireless_server::{
+        Action, Calls, Faults, Rule, When,
+        nfs_wire::{Procedure, Status},
+    };
+
+    use super::*;
+    use crate::{
+        local::StateHome,
+        remote,
+        served::{self, Served},
+    };
+
+    #[tokio::test]
+    async fn who_makes_a_directory_that_another_run_has_just_made_hears_of_it() {
+        let server = Served::start();
+        let connections = served::servers();
+        let context = Context { servers: &connections, events: &served::Silent };
+        let state = tempfile::tempdir().unwrap();
+        let tags = Tags::new(&StateHome::at(state.path()));
+        for procedure in [Procedure::Create, Procedure::Rename] {
+            for is_there in [true, false] {
+                let found = remote::find(context, &served::remote(&server, "/")).await.unwrap();
+                let place = Place::remote_around(found, b"new", None, None);
+                // The other one has renamed it by then.
+                let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
+                let rule = Rule { calls, when, action: Action::Fail(Status::NOENT) };
+                server.service(|service| service.set_faults(Faults::from(vec![rule])));
+                if is_there {
+                    std::fs::create_dir(server.path("new")).unwrap();
+                    std::fs::write(server.path("new/file"), "").unwrap();
+                }
+                let (named, mark) = ((&b"new"[..], &tags), Some(&b"/source\nkey"[..]));
+                let made = place.directory(context, named, 0o755, false, mark);
+                let said = made.await.map_or_else(|error| error.to_string(), |_| "made".to_owned());
+                let is_said = said.contains("/new: another run has just made this directory");
+                assert_eq!(is_said, is_there, "{procedure:?}: {said}");
+                let _ = std::fs::remove_dir_all(server.path("new"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_changes_all_the_time_is_taken_for_one_directory() {
+        let file = tempfile::tempfile().unwrap();
+        let attributes = Attributes::from(&file.metadata().unwrap());
+        let looks = std::cell::Cell::new(0);
+        for (changes, other, are_one) in
+            [(0, 0, true), (0, 1, false), (5, 1, false), (5, 0, true), (99, 0, true), (99, 1, true)]
+        {
+            looks.set(0);
+            // The first so many looks each find another time.
+            let look = async |number: u64| {
+                looks.set(looks.get() + 1);
+                let changed = attributes.changed + Duration::from_secs(number + looks.get().min(changes));
+                Ok(Attributes { changed, ..attributes })
+            };
+            let found = super::are_one(async || look(0).await, async || look(other).await).await.unwrap();
+            assert_eq!(found, are_one, "{changes} {other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_tells_the_step_of_its_times() {
+        let server = Served::start();
+        let connections = served::servers();
+        let context = Context { servers: &connections, events: &served::Silent };
+        let found = remote::find(context, &served::remote(&server, "/")).await.unwrap();
+        let step = Place::remote(found).time_step(context).await.unwrap();
+        assert_eq!(step, Duration::from_nanos(1));
+    }
+}

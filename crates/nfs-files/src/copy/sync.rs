@@ -1,0 +1,196 @@
+//! What `nfsw sync` does beside copying: it decides what is unchanged, and what follows the copying.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use super::{
+    Overwrite, Run, Work,
+    delete::Surplus,
+    filter::below,
+    frame::Frame,
+    hard_links::HardLinks,
+    node::{Kind, Node},
+    place::{Present, SET_ID},
+    transfer::SET_ID_IS_LEFT_OUT,
+};
+use crate::{
+    error::Result,
+    event::{Change, Name, NotDone, Skip, Warning},
+};
+
+/// How a sync differs from a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Sync {
+    /// By what a file counts as unchanged.
+    pub compare: Compare,
+    /// Whether newer files are replaced, and all is deleted when the source is empty.
+    pub force: bool,
+    /// Whether what the source does not have is deleted.
+    pub delete: bool,
+    /// Files and directories that are deleted, at most; more than that, and none is.
+    pub max_delete: Option<u64>,
+}
+
+/// By what a file counts as unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Its size and the time of its last change.
+    SizeAndTime,
+    /// Its size.
+    Size,
+    /// All of its bytes.
+    Contents,
+}
+
+/// The state of a sync.
+#[derive(Debug)]
+pub(super) struct Syncing {
+    pub(super) options: Sync,
+    /// The source directory, which must not be deleted.
+    pub(super) root: Option<Node>,
+    pub(super) is_root_empty: Cell<bool>,
+    /// Whether something in the source disappeared while it was listed.
+    pub(super) has_vanished: Cell<bool>,
+    pub(super) hard_links: HardLinks,
+    /// What only the destination has, by directory.
+    pub(super) surplus: RefCell<Vec<Surplus>>,
+    /// What cannot be copied before something of another kind is deleted.
+    pub(super) blocked: RefCell<Vec<Work>>,
+}
+
+impl Syncing {
+    pub(super) fn new(options: Sync, root: Option<Node>) -> Self {
+        Self {
+            options,
+            root,
+            is_root_empty: Cell::default(),
+            has_vanished: Cell::default(),
+            hard_links: HardLinks::default(),
+            surplus: RefCell::default(),
+            blocked: RefCell::default(),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Gives a file with the right contents the mode and the time of its source; whether it had others.
+    pub(super) async fn adjust(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: &Present,
+        is_same_time: bool,
+    ) -> Result<bool> {
+        let [source, there] = [&node.attributes, &present.attributes];
+        // Who runs it is to get the rights of nobody else than of its owner there.
+        let leaves_out = source.mode & SET_ID != 0 && (source.uid, source.gid) != (there.uid, there.gid);
+        let mode = source.mode & 0o7777 & if leaves_out { !SET_ID } else { !0 };
+        let is_same_mode = there.mode & 0o7777 == mode;
+        if node.kind != Kind::File || (is_same_mode && is_same_time) {
+            return Ok(false);
+        }
+        if !self.copy.dry_run {
+            let last = (!is_same_mode).then_some(mode);
+            if leaves_out && !is_same_mode {
+                self.say_not_kept(SET_ID_IS_LEFT_OUT);
+            }
+            let times = (!is_same_time).then_some(node.attributes.times);
+            if !frame.place.set_file(self.context, name, (present.attributes.mode, last), times).await? {
+                return Ok(false);
+            }
+        }
+        self.say_change(node, frame, name, Change::Attributes).map(|()| true)
+    }
+
+    /// Says that something is as its source.
+    pub(super) fn unchanged(&self, node: &Node, target: &Name) -> Result<()> {
+        self.skip(node, target, Skip::Unchanged)
+    }
+
+    /// Returns what has the name of what is to be copied, is of another kind, and is to be deleted.
+    pub(super) async fn blocker(&self, work: &Work) -> Result<Option<Present>> {
+        let (Some(sync), Some(name), false) = (&self.sync, &work.name, work.is_named) else {
+            return Ok(None);
+        };
+        let deletes = sync.options.delete && self.copy.overwrite != Overwrite::Never;
+        if !deletes || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
+            return Ok(None);
+        }
+        let present = work.frame.place.present(self.context, name).await?;
+        let is_of_another_kind = |present: &Present| match (work.node.kind, present.kind) {
+            (Kind::Directory, there) => there != Kind::Directory,
+            (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
+        };
+        // What filters exclude stays, and the copy fails.
+        let is_excluded = |present: &Present| {
+            let path = below(work.frame.relative(), name);
+            let is_directory = present.kind == Kind::Directory;
+            !self.copy.filter.takes(&path, is_directory, work.frame.ignores().as_deref())
+        };
+        Ok(present.filter(|present| is_of_another_kind(present) && !is_excluded(present)))
+    }
+
+    /// Does what follows the copying: further names of files, deletions, and what had to wait for these.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(super) async fn follow_up(&self, sync: &Syncing) -> Result<()> {
+        let blocked = sync.blocked.take();
+        self.make_hard_links(sync, !blocked.is_empty()).await?;
+        let mut works = Vec::with_capacity(blocked.len());
+        for work in blocked {
+            let Work { node, frame, name, is_named, rest } = work;
+            // What this run has copied under another name is in the way of nothing.
+            if let Some(name) = &name
+                && let Err(error) = self.turn(&frame, name).await.map(drop)
+            {
+                self.go_on(Err::<(), _>(error))?;
+            }
+            let again = Rc::new(Frame::again(&frame, frame.place.again(self.copy.dry_run)?));
+            works.push(Work { node, frame: again, name, is_named, rest });
+            self.release(frame).await?;
+        }
+        let mut groups = sync.surplus.take();
+        groups.retain(|group| !group.entries.is_empty());
+        let mut ended = self.delete_and_copy(sync, &groups, works).await;
+        for group in groups {
+            ended = ended.and(self.release(group.frame).await);
+        }
+        ended
+    }
+
+    /// Deletes what is in the way of these, copies them, and deletes the rest.
+    async fn delete_and_copy(&self, sync: &Syncing, groups: &[Surplus], works: Vec<Work>) -> Result<()> {
+        let is_in_the_way = |group: &Surplus| group.is_in_the_way;
+        let deletions = self.go_on(self.find_deletions(sync, groups).await)?.flatten();
+        if let Some(deletions) = &deletions {
+            self.go_on(self.delete(groups, deletions, true).await)?;
+        }
+        if deletions.is_some() || !self.told.has_failures() {
+            self.work_off(works).await?;
+        } else {
+            for work in works {
+                self.release(work.frame).await?;
+            }
+        }
+        self.make_hard_links(sync, false).await?;
+        let Some(deletions) = deletions.filter(|_| !groups.iter().all(is_in_the_way)) else { return Ok(()) };
+        if self.told.has_failures() {
+            let is_rest = groups.iter().any(is_in_the_way);
+            self.warn(Warning::NothingDeleted { is_rest, why: NotDone::Copying });
+            return Ok(());
+        }
+        self.go_on(self.delete(groups, &deletions, false).await).map(drop)
+    }
+
+    /// Reports what failed, unless that ends the run.
+    fn go_on<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => self.context.events.fail(error).map(|()| None),
+        }
+    }
+}

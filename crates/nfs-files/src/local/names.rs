@@ -1,0 +1,204 @@
+//! What a sync does with the names in a local directory.
+
+use std::{
+    fs::{File, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+};
+
+use rustix::{
+    fs::{self, AtFlags, Dir, Stat},
+    io::Errno,
+};
+
+use super::{Directory, Named, Times};
+use crate::name::{fresh, linked};
+
+impl Directory {
+    /// Returns what is in the directory, without `.` and `..`.
+    pub fn entries(&self) -> io::Result<Vec<(Vec<u8>, Stat)>> {
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if let Some(stat) = self.stat(&name)? {
+                entries.push((name, stat));
+            }
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(entries)
+    }
+
+    /// Enters a directory below this one, through no link and only through directories with these numbers; if one of them is another one
+    /// or gone, returns how many were entered before.
+    pub fn enter_path(&self, path: &[u8], numbers: &[(u64, u64)]) -> io::Result<Result<Self, usize>> {
+        let mut directory = self.clone();
+        for (index, name) in path.split(|&byte| byte == b'/').enumerate() {
+            let entered = directory.enter(name).map(Some).or_else(|error| {
+                let error_number = Errno::from_io_error(&error);
+                let is_another = matches!(error_number, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP));
+                if is_another { Ok(None) } else { Err(error) }
+            })?;
+            let is_the_one = |it: &Self| numbers.get(index).is_none_or(|&number| it.number() == number);
+            match entered.filter(is_the_one) {
+                Some(entered) => directory = entered,
+                None => return Ok(Err(index)),
+            }
+        }
+        Ok(Ok(directory))
+    }
+
+    /// Removes a file, a link or an empty directory of a path below this one, if it is there; what leads to it is as for
+    /// [`Directory::enter_path`].
+    pub fn remove_path(
+        &self,
+        path: &[u8],
+        is_directory: bool,
+        numbers: &[(u64, u64)],
+    ) -> io::Result<Result<(), usize>> {
+        let entered;
+        let (directory, name) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(end) => {
+                entered = match self.enter_path(&path[..end], numbers)? {
+                    Ok(entered) => entered,
+                    Err(index) => return Ok(Err(index)),
+                };
+                (&entered, &path[end + 1..])
+            }
+            None => (self, path),
+        };
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match fs::unlinkat(&directory.fd, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(Ok(())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a file of another directory a name in this one, where something is there or not; unknown where the file system has no such
+    /// links.
+    pub fn hard_link(
+        &self,
+        name: &[u8],
+        (there, file): (&Self, &[u8]),
+        is_there: bool,
+        may_replace: impl FnOnce(&Stat) -> bool,
+    ) -> io::Result<Named> {
+        let mut linked = linked(name);
+        if is_there && self.remove(&linked).is_err() {
+            linked = fresh(name);
+        }
+        let first = if is_there { &linked[..] } else { name };
+        match fs::linkat(&there.fd, file, &self.fd, first, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::EXIST) if !is_there => return Ok(Named::Taken),
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                return Ok(Named::Unknown);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let is_named = !is_there || self.rename_if(first, name, may_replace)?;
+        Ok(if is_named { Named::Yes } else { Named::Taken })
+    }
+
+    /// Sets mode and times of a file, which is no link; false where the file system does not keep them.
+    pub fn set_file(&self, name: &[u8], mode: Option<u32>, times: Option<Times>) -> io::Result<bool> {
+        let file: File = self.read(name)?;
+        let set = mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)));
+        let set = set.and_then(|()| match times {
+            Some(times) => Ok(fs::futimens(&file, &times.to_timestamps())?),
+            None => Ok(()),
+        });
+        match set {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
+            {
+                Ok(false)
+            }
+            set => set.map(|()| true),
+        }
+    }
+
+    /// Reads where a link in this directory points to.
+    pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_removed_through_a_link() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("file"), b"x").unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        symlink(outside.path(), inside.path().join("link")).unwrap();
+        std::fs::create_dir(inside.path().join("dir")).unwrap();
+        symlink(outside.path(), inside.path().join("dir/link")).unwrap();
+        let directory = Directory::open(inside.path()).unwrap();
+        let remove = |path: &[u8], is_directory| directory.remove_path(path, is_directory, &[]);
+        assert_eq!(remove(b"link/file", false).unwrap(), Err(0));
+        assert_eq!(remove(b"dir/link/file", false).unwrap(), Err(1));
+        assert!(remove(b"link", true).is_err(), "a link is no directory");
+        for (path, is_directory) in
+            [(&b"dir/link"[..], false), (b"dir", true), (b"link", false), (b"link", false)]
+        {
+            assert_eq!(remove(path, is_directory).unwrap(), Ok(()));
+        }
+        assert_eq!(std::fs::read(outside.path().join("file")).unwrap(), b"x");
+        assert!(directory.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_removed_from_another_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |path: &str| place.path().join(path);
+        std::fs::create_dir_all(path("a/b")).unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let numbers: Vec<_> = [&b"a"[..], b"a/b"]
+            .map(|path| directory.enter_path(path, &[]).unwrap().unwrap().number())
+            .to_vec();
+        let remove = |is_directory| {
+            let name: &[u8] = if is_directory { b"a/b/dir" } else { b"a/b/file" };
+            directory.remove_path(name, is_directory, &numbers).unwrap()
+        };
+        for (moved, entered) in [("a/b", 1), ("a", 0)] {
+            for is_directory in [false, true] {
+                std::fs::write(path("a/b/file"), b"x").unwrap();
+                std::fs::create_dir_all(path("a/b/dir")).unwrap();
+                std::fs::rename(path(moved), path("moved")).unwrap();
+                assert_eq!(remove(is_directory), Err(entered));
+                std::fs::create_dir_all(path("a/b/dir")).unwrap();
+                std::fs::write(path("a/b/file"), b"another").unwrap();
+                assert_eq!(remove(is_directory), Err(entered));
+                assert!(path("a/b/file").exists() && path("a/b/dir").exists());
+                std::fs::remove_dir_all(path(moved)).unwrap();
+                std::fs::rename(path("moved"), path(moved)).unwrap();
+            }
+        }
+        assert_eq!((remove(false), remove(true)), (Ok(()), Ok(())));
+        assert!(!path("a/b/file").exists() && !path("a/b/dir").exists());
+    }
+
+    #[test]
+    fn a_hard_link_replaces_a_file() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("a"), b"a").unwrap();
+        std::fs::write(place.path().join("b"), b"b").unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let link = |name: &[u8], is_there, may_replace: bool| {
+            directory.hard_link(name, (&directory, b"a"), is_there, |_| may_replace).unwrap()
+        };
+        assert_eq!([link(b"b", true, false), link(b"b", false, true)], [Named::Taken; 2]);
+        assert_eq!(std::fs::read(place.path().join("b")).unwrap(), b"b");
+        assert_eq!([link(b"b", true, true), link(b"c", false, false)], [Named::Yes; 2]);
+        let entries = directory.entries().unwrap();
+        assert_eq!(entries.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert!(entries.iter().all(|(_, stat)| stat.st_nlink == 3));
+    }
+}

@@ -1,0 +1,577 @@
+//! A local file that is being written.
+
+use std::{
+    cell::Cell,
+    fs::File,
+    io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{self, AtFlags, FlockOperation, Mode, OFlags, RawMode},
+    io::Errno,
+};
+
+use super::{Directory, Times, give, number};
+use crate::name::{MAX_NAME_BYTES, fresh, temporary};
+
+/// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
+/// before, it stays, so that an interrupted run leaves what it had.
+#[derive(Debug)]
+pub struct Part {
+    file: Arc<File>,
+    directory: Directory,
+    name: Vec<u8>,
+    /// Its numbers, once they were asked for.
+    number: Cell<Option<Number>>,
+    /// `None` when written in place.
+    temporary: Option<Vec<u8>>,
+    /// No later run will look for it.
+    is_passing: bool,
+    is_known: bool,
+    /// This run has created it.
+    is_new: bool,
+}
+
+/// Whether a file got its name, which nothing was to lose to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// It has it.
+    Yes,
+    /// Something else has it.
+    Taken,
+    /// The file system cannot do that, or not in one step.
+    Unknown,
+}
+
+/// The numbers of a file system and of a file in it.
+type Number = (u64, u64);
+
+/// How often a name is tried that others take and leave.
+const MOST_ATTEMPTS: usize = 8;
+
+/// What a file of this run is known by to a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// What tells it from others that had or will have its name.
+    pub number: u64,
+    /// Its owner and its mode when it was made. Some file systems have one for all files.
+    pub owner_and_mode: u64,
+}
+
+impl Mark {
+    // The types of the fields differ from system to system.
+    #[allow(clippy::unnecessary_cast)]
+    fn of(stat: &fs::Stat) -> Self {
+        let mode = stat.st_mode as u64 & 0o7777;
+        Self { number: stat.st_ino as u64, owner_and_mode: u64::from(stat.st_uid) << 32 | mode }
+    }
+
+    /// Whether a file is still what it was: nobody else could have written it, as far as its mode tells.
+    fn holds(self, now: Self) -> bool {
+        let [was, is] = [self, now].map(|it| (it.number, it.owner_and_mode >> 32));
+        // A run that was killed may have given it its last mode.
+        was == is && (self == now || now.owner_and_mode & 0o022 == 0)
+    }
+}
+
+impl Part {
+    /// Creates the file under its temporary name; or opens what an earlier run has left there, if that is the file which is `known`. Whatever
+    /// else has this name is removed; what cannot be removed keeps it, and the file gets another.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run is writing it; `InvalidFilename` before anything is written if it could never get its name.
+    pub fn beside(directory: &Directory, name: &[u8], mode: u32, known: Option<Mark>) -> io::Result<Self> {
+        if name.len() > MAX_NAME_BYTES {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        let of_run = |file, temporary, is_passing, is_known| Self {
+            file: Arc::new(file),
+            directory: directory.clone(),
+            name: name.to_vec(),
+            number: Cell::default(),
+            temporary: Some(temporary),
+            is_passing,
+            is_known,
+            is_new: !is_known,
+        };
+        let temporary = temporary(name);
+        for _ in 0..MOST_ATTEMPTS {
+            match create(directory, &temporary, mode) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                file => return Ok(of_run(file?, temporary, false, false)),
+            }
+            match look(directory, &temporary, known)? {
+                Found::Known(file) => return Ok(of_run(file, temporary, false, true)),
+                Found::Gone => {}
+                Found::Other => {
+                    if directory.remove(&temporary).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        let fresh = fresh(name);
+        Ok(of_run(create(directory, &fresh, mode)?, fresh, true, false))
+    }
+
+    /// Whether it is the one that an earlier run has left.
+    pub const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Returns what a later run knows the file by.
+    pub fn mark(&self) -> io::Result<Mark> {
+        Ok(Mark::of(&self.stat()?))
+    }
+
+    /// Looks at the open file.
+    pub fn stat(&self) -> io::Result<fs::Stat> {
+        let stat = fs::fstat(&self.file)?;
+        self.number.set(Some(number(&stat)));
+        Ok(stat)
+    }
+
+    /// Returns its numbers, which an open file keeps.
+    pub fn number(&self) -> io::Result<Number> {
+        self.number.get().map_or_else(|| Ok(number(&self.stat()?)), Ok)
+    }
+
+    /// Returns the group that it belongs to.
+    pub fn group(&self) -> io::Result<u32> {
+        Ok(self.file.metadata()?.gid())
+    }
+
+    /// Whether a name in its directory still stands for it.
+    fn is_named(&self, name: &[u8]) -> io::Result<bool> {
+        Ok(self.directory.stat(name)?.as_ref().map(number) == Some(self.number()?))
+    }
+
+    /// Opens the target itself, which is no link and, if it is to be new, must not be there.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run is writing it; `AlreadyExists`.
+    pub fn in_place(directory: &Directory, name: &[u8], mode: u32, is_new: bool) -> io::Result<Self> {
+        let file = if is_new { create(directory, name, mode)? } else { open(directory, name, mode)? };
+        Ok(Self {
+            file: Arc::new(file),
+            directory: directory.clone(),
+            name: name.to_vec(),
+            number: Cell::default(),
+            temporary: None,
+            is_passing: false,
+            is_known: false,
+            is_new: false,
+        })
+    }
+
+    /// Forgets what was in the file when it was opened.
+    pub fn clear(&self) -> io::Result<()> {
+        if !self.is_new && self.size()? > 0 { self.file.set_len(0) } else { Ok(()) }
+    }
+
+    /// Returns the size of the file, in bytes.
+    pub fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Returns the bytes that the file takes on the disk.
+    pub fn used(&self) -> io::Result<u64> {
+        /// Bytes of what `st_blocks` counts (stat(2)).
+        const BLOCK_BYTES: u64 = 512;
+        Ok(self.file.metadata()?.blocks() * BLOCK_BYTES)
+    }
+
+    /// Returns the path under which it is until it is complete.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(self.temporary.as_ref().unwrap_or(&self.name))
+    }
+
+    /// Returns the file, for whoever fills it.
+    pub fn writer(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Sets permissions, whatever the umask.
+    #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        if self.stat()?.st_mode as u32 & 0o7777 == mode {
+            return Ok(());
+        }
+        Ok(fs::fchmod(&self.file, Mode::from_raw_mode(mode as RawMode))?)
+    }
+
+    /// Gives the file to somebody, if we may.
+    pub fn set_owner(&self, uid: u32, gid: u32) {
+        give(self.file.as_fd(), uid, gid);
+    }
+
+    /// Whether it belongs to this user and this group.
+    pub fn is_owned_by(&self, uid: u32, gid: u32) -> bool {
+        self.file.metadata().is_ok_and(|it| (it.uid(), it.gid()) == (uid, gid))
+    }
+
+    /// Sets the times.
+    pub fn set_times(&self, times: Times) -> io::Result<()> {
+        Ok(fs::futimens(&self.file, &times.to_timestamps())?)
+    }
+
+    /// Gives the file its name if nothing has that and that can be told in one step.
+    ///
+    /// # Errors
+    /// As [`Part::finish`].
+    #[cfg(linux)]
+    pub fn finish_new(&mut self) -> io::Result<Named> {
+        use rustix::fs::RenameFlags;
+
+        let Some(temporary) = &self.temporary else { return Ok(Named::Unknown) };
+        if !self.is_named(temporary)? {
+            return Err(removed());
+        }
+        close_copy(&self.file)?;
+        let (directory, flags) = (&self.directory.fd, RenameFlags::NOREPLACE);
+        match fs::renameat_with(directory, &temporary[..], directory, &self.name[..], flags) {
+            Ok(()) => {
+                self.is_passing = false;
+                Ok(Named::Yes)
+            }
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY) => {
+                Ok(Named::Unknown)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cannot tell in one step whether something has the name.
+    #[cfg(not(linux))]
+    pub const fn finish_new(&mut self) -> io::Result<Named> {
+        Ok(Named::Unknown)
+    }
+
+    /// As [`Part::finish_new`], where a rename cannot tell: by a second name.
+    ///
+    /// # Errors
+    /// As [`Part::finish`].
+    pub fn finish_linked(&mut self) -> io::Result<Named> {
+        let Some(temporary) = &self.temporary else { return Ok(Named::Unknown) };
+        if !self.is_named(temporary)? {
+            return Err(removed());
+        }
+        close_copy(&self.file)?;
+        let directory = &self.directory.fd;
+        match fs::linkat(directory, &temporary[..], directory, &self.name[..], AtFlags::empty()) {
+            Ok(()) => {
+                self.directory.remove(temporary)?;
+                self.is_passing = false;
+                Ok(Named::Yes)
+            }
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                Ok(Named::Unknown)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// `NotFound` when somebody removed or replaced the temporary file.
+    pub fn finish(mut self) -> io::Result<()> {
+        close_copy(&self.file)?;
+        if let Some(temporary) = &self.temporary {
+            if !self.is_named(temporary)? {
+                return Err(removed());
+            }
+            let directory = &self.directory.fd;
+            fs::renameat(directory, &temporary[..], directory, &self.name[..])?;
+        }
+        self.is_passing = false;
+        Ok(())
+    }
+
+    /// Removes the file when it was temporary: it will not become complete.
+    pub fn discard(self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = self.directory.remove(temporary);
+        }
+    }
+}
+
+/// Closes a copy of a descriptor, as programs close files: some file systems, those of other machines, say only then that what was written
+/// has no room.
+pub fn close_copy(file: &impl AsFd) -> io::Result<()> {
+    let copy = file.as_fd().try_clone_to_owned()?;
+    Ok(nix::unistd::close(copy)?)
+}
+
+/// Returns the error for a temporary file that is not there any more.
+pub fn removed() -> io::Error {
+    let text = "its temporary file was removed or replaced meanwhile; run it again";
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.as_ref().filter(|_| self.is_passing) {
+            let _ = self.directory.remove(temporary);
+        }
+    }
+}
+
+/// What has a temporary name.
+enum Found {
+    /// The file that was looked for.
+    Known(File),
+    /// Something else.
+    Other,
+    /// Nothing any more.
+    Gone,
+}
+
+const OPEN: OFlags =
+    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+
+/// Creates a file and locks it.
+///
+/// # Errors
+/// `AlreadyExists`, whatever has the name.
+pub(super) fn create(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    // Nobody else is to write it before it is complete, whatever its last mode.
+    let mode = Mode::from_raw_mode((mode & !0o022) as RawMode);
+    let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
+    let file = File::from(fs::openat(&directory.fd, name, flags, mode)?);
+    lock(&file)?;
+    Ok(file)
+}
+
+/// Locks a file. Some file systems have no locks: that is no reason not to write.
+fn lock(file: &File) -> io::Result<()> {
+    if let Err(Errno::WOULDBLOCK) = fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, "another nfsw is writing this file"));
+    }
+    Ok(())
+}
+
+/// Looks what has a temporary name.
+fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<Found> {
+    // What cannot be opened is not what is looked for: a link, a directory, or a file that has its last mode already.
+    let file = match fs::openat(&directory.fd, name, OPEN, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(Found::Gone),
+        Err(_) => return Ok(Found::Other),
+    };
+    let stat = fs::fstat(&file)?;
+    let is_known = is_file(&stat) && known.is_some_and(|known| known.holds(Mark::of(&stat)));
+    if !is_known && !is_own(&file) {
+        return Ok(Found::Other);
+    }
+    lock(&file)?;
+    // Another run may have given the file its name between the two calls: then it is complete, and not ours.
+    if !is_at(&file, directory, name)? {
+        return Ok(Found::Gone);
+    }
+    Ok(if is_known { Found::Known(file) } else { Found::Other })
+}
+
+/// Whether it is a regular file with one name.
+fn is_file(stat: &fs::Stat) -> bool {
+    fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile && stat.st_nlink == 1
+}
+
+/// Whether it is a regular file of this user's that has one name, and that nobody else may write.
+pub(super) fn is_own(file: &File) -> bool {
+    fs::fstat(file).is_ok_and(|stat| {
+        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        is_file(&stat) && is_ours && stat.st_mode & 0o022 == 0
+    })
+}
+
+/// Opens and locks a file of this user's for writing, creating it if need be. What others have put there is removed.
+pub(super) fn open_own(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    open_if(directory, name, mode, is_own)
+}
+
+/// As [`open_own`], of any regular file with one name.
+pub(super) fn open_sealed(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    let is_regular = |file: &File| fs::fstat(file).is_ok_and(|stat| is_file(&stat));
+    open_if(directory, name, mode, is_regular)
+}
+
+fn open_if(
+    directory: &Directory,
+    name: &[u8],
+    mode: u32,
+    is_good: impl Fn(&File) -> bool,
+) -> io::Result<File> {
+    let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else");
+    for _ in 0..MOST_ATTEMPTS {
+        match create(directory, name, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created,
+        }
+        match fs::openat(&directory.fd, name, OPEN, Mode::empty()).map(File::from) {
+            Ok(file) if is_good(&file) => {
+                // Others may hold a lock of their own file for as long as they like.
+                lock(&file).map_err(|error| if is_own(&file) { error } else { taken() })?;
+                if is_at(&file, directory, name)? {
+                    return Ok(file);
+                }
+            }
+            Err(Errno::NOENT) => {}
+            Ok(_) | Err(_) => directory.remove(name).map_err(|_| taken())?,
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
+}
+
+/// Opens and locks the target itself for writing, creating it if need be; never through a link.
+fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    loop {
+        let flags = OPEN | OFlags::CREATE;
+        let file = File::from(fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?);
+        lock(&file)?;
+        // Another run may have replaced it between the two calls.
+        if is_at(&file, directory, name)? {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether a name still stands for an open file.
+fn is_at(file: &File, directory: &Directory, name: &[u8]) -> io::Result<bool> {
+    Ok(directory.stat(name)?.as_ref().map(number) == Some(number(&fs::fstat(file)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_appears_only_when_finished() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        part.writer().write_all(b"content").unwrap();
+        assert!(!place.path().join("a").exists());
+        let error = Part::beside(&directory, b"a", 0o644, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        part.finish().unwrap();
+        assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
+    }
+
+    #[test]
+    fn a_part_that_was_replaced_does_not_get_the_name() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        std::fs::rename(place.path().join(".a.nfsw-part"), place.path().join("b")).unwrap();
+        std::fs::write(place.path().join(".a.nfsw-part"), b"other").unwrap();
+        assert_eq!(part.finish().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!place.path().join("a").exists());
+    }
+
+    #[test]
+    fn a_name_that_something_has_is_not_given() {
+        type Finish = fn(&mut Part) -> io::Result<Named>;
+        for finish in [Part::finish_new as Finish, Part::finish_linked] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let mut part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+            part.writer().write_all(b"new").unwrap();
+            std::fs::write(place.path().join("a"), "another").unwrap();
+            let named = finish(&mut part).unwrap();
+            assert!(matches!(named, Named::Taken | Named::Unknown));
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"another");
+            std::fs::remove_file(place.path().join("a")).unwrap();
+            if named == Named::Taken {
+                assert_eq!(finish(&mut part).unwrap(), Named::Yes);
+                assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"new");
+                assert!(!place.path().join(".a.nfsw-part").exists());
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_kept_unless_discarded() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        drop(Part::beside(&directory, b"a", 0o644, None).unwrap());
+        assert!(place.path().join(".a.nfsw-part").exists());
+        Part::beside(&directory, b"a", 0o644, None).unwrap().discard();
+        assert!(!place.path().join(".a.nfsw-part").exists());
+    }
+
+    #[test]
+    fn a_planted_link_is_not_written_through() {
+        let place = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        Part::beside(&directory, b"a", 0o644, None).unwrap().finish().unwrap();
+        assert!(std::fs::symlink_metadata(place.path().join("a")).unwrap().is_file());
+        std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
+        assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644, false).is_err());
+    }
+
+    #[test]
+    fn what_others_may_have_put_there_is_not_written_into() {
+        use std::os::unix::fs::PermissionsExt;
+
+        type Plant = fn(&std::path::Path);
+        let plants: [(&str, Plant); 5] = [
+            ("a file that others may write", |path| {
+                std::fs::write(path, "planted").unwrap();
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
+            }),
+            ("a file with another name", |path| {
+                std::fs::write(path, "planted").unwrap();
+                std::fs::hard_link(path, path.with_file_name("other")).unwrap();
+            }),
+            ("a file of which nothing is known", |path| std::fs::write(path, "planted").unwrap()),
+            ("a fifo", |path| {
+                fs::mknodat(fs::CWD, path, fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            }),
+            ("a directory", |path| std::fs::create_dir(path).unwrap()),
+        ];
+        for (what, plant) in plants {
+            let place = tempfile::tempdir().unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let path = place.path().join(".a.nfsw-part");
+            plant(&path);
+            let planted = std::fs::metadata(&path).unwrap();
+            // Its number is not given to another file while it is open.
+            let _held = planted.is_file().then(|| File::open(&path).unwrap());
+            // What is known is not what a planter has made.
+            let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX };
+            let part = Part::beside(&directory, b"a", 0o644, Some(known)).unwrap();
+            assert!(!part.is_known(), "{what}");
+            part.writer().write_all(b"secret").unwrap();
+            if planted.is_file() {
+                let leftover = std::fs::metadata(&path).ok().filter(|it| it.ino() == planted.ino());
+                assert!(leftover.is_none(), "{what}");
+            }
+            part.finish().unwrap();
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"secret", "{what}");
+            if let Ok(other) = std::fs::read(place.path().join("other")) {
+                assert_eq!(other, b"planted", "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_left_is_known_again() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        let mark = part.mark().unwrap();
+        part.set_mode(0o444).unwrap();
+        drop(part);
+        assert!(Part::beside(&directory, b"a", 0o644, Some(mark)).unwrap().is_known());
+        assert!(!Part::beside(&directory, b"a", 0o644, None).unwrap().is_known());
+    }
+}

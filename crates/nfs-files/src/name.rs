@@ -1,0 +1,164 @@
+//! Names that a server or a local directory hands out, checked before they become part of a path.
+
+/// Whether a name may be used inside a directory: it is one component, and not the directory itself or its
+/// parent.
+pub fn is_plain(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// Longest name that common file systems take, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+
+const PART: &[u8] = b".nfsw-part";
+const JOURNAL: &[u8] = b".nfsw-journal";
+const LINK: &[u8] = b".nfsw-link";
+
+/// The name of the file that says of the directory it is in: a copy that is not complete. It is made with the directory, and removed as
+/// the last thing of all.
+pub const MARKER: &[u8] = b".nfsw-incomplete";
+
+/// What tells the temporary names of one run from those of all others that write into a directory of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(pub u32);
+
+impl Tag {
+    /// Hexadecimal digits, behind a dash.
+    const BYTES: usize = 9;
+
+    /// Returns one that no run has, nor had.
+    pub fn fresh() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+
+        // Its keys are random.
+        Self(RandomState::new().hash_one(()) as u32)
+    }
+
+    /// Returns the name under which this run writes a file until it is complete; names too long for that are shortened and told
+    /// apart by a hash.
+    pub fn temporary(self, name: &[u8]) -> Vec<u8> {
+        self.behind(temporary(name))
+    }
+
+    /// Returns the name under which this run makes a hard link that replaces a file. It is none that a file is written under: what is
+    /// written there would be written into all names of the file.
+    pub fn linked(self, name: &[u8]) -> Vec<u8> {
+        self.behind(linked(name))
+    }
+
+    fn behind(self, name: Vec<u8>) -> Vec<u8> {
+        [name, format!("-{:08x}", self.0).into_bytes()].concat()
+    }
+}
+
+/// Returns the name under which a file is written on this machine until it is complete. It is the same every time, so that a
+/// later run finds it.
+pub fn temporary(name: &[u8]) -> Vec<u8> {
+    beside(name, PART)
+}
+
+/// Returns a name for the same that nothing has yet, for where somebody else has taken the usual one.
+pub fn fresh(name: &[u8]) -> Vec<u8> {
+    Tag::fresh().temporary(name)
+}
+
+/// Returns the name of the journal that says what of a temporary file is there.
+pub fn journal(name: &[u8]) -> Vec<u8> {
+    beside(name, JOURNAL)
+}
+
+/// Returns the name under which a hard link is made that replaces a file on this machine.
+pub fn linked(name: &[u8]) -> Vec<u8> {
+    beside(name, LINK)
+}
+
+/// Returns all names that a copy to a name on this machine may use meanwhile; on a server they have a tag.
+pub fn used_by(name: &[u8]) -> [Vec<u8>; 3] {
+    [temporary(name), journal(name), linked(name)]
+}
+
+/// Whether a name looks like one of those that copies use meanwhile.
+pub fn is_ours(name: &[u8]) -> bool {
+    let name = untagged(name);
+    name.starts_with(b".") && [PART, JOURNAL, LINK].iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// Whether a name looks like one under which a hard link is made.
+pub fn is_linked(name: &[u8]) -> bool {
+    is_ours(name) && untagged(name).ends_with(LINK)
+}
+
+/// Returns a temporary name as it would be on this machine, without what tells runs apart.
+pub fn untagged(name: &[u8]) -> &[u8] {
+    if tag_in(name).is_some() { &name[..name.len() - Tag::BYTES] } else { name }
+}
+
+/// Returns the tag of a temporary name.
+pub fn tag_in(name: &[u8]) -> Option<Tag> {
+    let (rest, [b'-', digits @ ..]) = name.split_last_chunk::<{ Tag::BYTES }>()? else { return None };
+    let digits = std::str::from_utf8(digits).ok().filter(|_| rest.ends_with(PART) || rest.ends_with(LINK))?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
+    u32::from_str_radix(digits, 16).ok().map(Tag)
+}
+
+fn beside(name: &[u8], suffix: &[u8]) -> Vec<u8> {
+    const PREFIX: &[u8] = b".";
+    let room = MAX_NAME_BYTES - PREFIX.len() - suffix.len() - Tag::BYTES;
+    if name.len() <= room {
+        return [PREFIX, name, suffix].concat();
+    }
+    let hash = format!("~{:016x}", fnv1a(name));
+    [PREFIX, &name[..room - hash.len()], hash.as_bytes(), suffix].concat()
+}
+
+/// The 64-bit FNV-1a hash: unlike the standard library's it will be the same in the next version, too.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_plain() {
+        for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", b"../x"] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+        for name in [&b"a"[..], b"...", b".x", b"a b", b"\xff", b"a\nb", b"-rf"] {
+            assert!(is_plain(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn temporary_names_fit_and_differ() {
+        const TAG: Tag = Tag(0x0abc_def1);
+        assert_eq!(temporary(b"a"), b".a.nfsw-part");
+        assert_eq!(TAG.temporary(b"a"), b".a.nfsw-part-0abcdef1");
+        assert_eq!(TAG.linked(b"a"), b".a.nfsw-link-0abcdef1");
+        assert_eq!(journal(b"a"), b".a.nfsw-journal");
+        assert_eq!(linked(b"a"), b".a.nfsw-link");
+        let long = [b'x'; 255];
+        let mut other = long;
+        other[254] = b'y';
+        assert_eq!(TAG.temporary(&long).len(), 255);
+        assert_ne!(temporary(&long), temporary(&other));
+        assert_eq!(TAG.temporary(&long[..235]).len(), 255);
+        assert!(journal(&long).len() <= 255);
+        for name in [&b"a"[..], &long] {
+            assert_ne!(fresh(name), fresh(name));
+            for temporary in [temporary(name), TAG.temporary(name), fresh(name)] {
+                assert!(is_ours(&temporary));
+                assert_eq!(untagged(&temporary), super::temporary(name));
+            }
+            assert!(is_ours(&TAG.linked(name)));
+            assert_eq!(untagged(&TAG.linked(name)), linked(name));
+        }
+        for name in
+            [&b"a-0abcdef1"[..], b".a.nfsw-part-0abcdefg", b".a.nfsw-part-", b"", b".a.nfsw-part0abcdef12"]
+        {
+            assert_eq!(untagged(name), name);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Finding files on servers: by path, by pattern, through links, and in directories.
+
+mod above;
+mod glob;
+mod walk;
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, NfsStatus, ReadDir};
+
+pub use above::Above;
+
+use crate::{
+    context::Context,
+    error::{Error, ErrorKind, Result, ResultExt, has_status},
+    escape::escape,
+    event::{Event, Warning},
+    name::is_plain,
+    servers::{Access, Servers},
+    url::{Remote, is_within},
+};
+
+/// A file that exists on a server.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Where it is.
+    pub remote: Remote,
+    /// The connection to it.
+    pub client: Client,
+    /// The directories that hold it; none for an export's root and for `..`.
+    pub above: Above,
+    /// The file.
+    pub handle: FileHandle,
+    /// Its attributes.
+    pub metadata: Metadata,
+}
+
+/// A directory entry.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// Its name: one component, safe to use in a path.
+    pub name: Vec<u8>,
+    /// The file.
+    pub handle: FileHandle,
+    /// Its attributes.
+    pub metadata: Metadata,
+}
+
+/// Lookups in flight for entries that came without attributes.
+const LOOKUPS: usize = 16;
+
+/// Directories within directories, at most: a server can make them without end, and each takes an open file.
+const MAX_DEPTH: usize = 512;
+
+/// Bytes that the entries take that match a pattern in one directory, at most, so that all of the program stays below 64 MiB.
+const MAX_HELD_BYTES: usize = 24 << 20;
+
+/// Bytes that one part of a directory takes: 20,000 entries with the longest names, 44,000 with short ones.
+const PART_BYTES: usize = 8 << 20;
+
+/// Bytes that an entry takes beside its name.
+const ENTRY_BYTES: usize = size_of::<Child>();
+
+/// How often a directory that changes is read from its beginning.
+const MAX_RESTARTS: u32 = 3;
+
+/// Unsafe names of one directory that are reported one by one.
+const MAX_UNSAFE_NAMES: usize = 20;
+
+impl Found {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.metadata.file_type == FileType::Directory
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_link(&self) -> bool {
+        self.metadata.file_type == FileType::Symlink
+    }
+
+    /// Whether a file that is copied there takes its place.
+    pub fn is_replaced(&self) -> bool {
+        matches!(self.metadata.file_type, FileType::Regular | FileType::Symlink)
+    }
+
+    /// Whether another file is in the same export of the same server.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.client.address() == other.client.address() && self.client.export() == other.client.export()
+    }
+
+    /// Returns an entry of this directory.
+    pub fn child(&self, Child { name, handle, metadata }: Child) -> Self {
+        let above = self.above.inside(self.handle);
+        Self { remote: self.remote.join(&name), client: self.client.clone(), above, handle, metadata }
+    }
+
+    /// Returns the directory that holds it, for a command that changes its name there.
+    ///
+    /// # Errors
+    /// The export's root has no name that could change.
+    pub fn directory(&self) -> Result<(FileHandle, &[u8])> {
+        match (self.above.directory(), self.remote.name()) {
+            (Some(parent), Some(name)) => Ok((parent, name)),
+            _ => Err(Error::usage(format!("{}: this is the root of an export, which stays", self.remote))),
+        }
+    }
+}
+
+/// Finds one file; a symbolic link at the end of the path is found itself.
+///
+/// # Errors
+/// Status 4 when it does not exist.
+pub async fn find(context: Context<'_>, remote: &Remote) -> Result<Found> {
+    for warning in &remote.options.warnings {
+        context.events.tell(&Event::Warning(Warning::Option(warning)))?;
+    }
+    walk::walk(context, remote, false).await
+}
+
+/// Pauses after which a server is asked again that was reached before: it may just be starting, or have no place for us.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+
+/// Finds one file as [`find`] does, whose server was reached before.
+///
+/// # Errors
+/// As [`find`].
+pub async fn find_again(context: Context<'_>, remote: &Remote) -> Result<Found> {
+    for pause in PAUSES {
+        match find(context, remote).await {
+            Err(error) if error.is_unreachable() => tokio::time::sleep(pause).await,
+            found => return found,
+        }
+    }
+    find(context, remote).await
+}
+
+/// Finds one file as [`find`] does, or `None` when it does not exist.
+///
+/// # Errors
+/// As [`find`], for other reasons.
+pub async fn find_if_exists(context: Context<'_>, remote: &Remote) -> Result<Option<Found>> {
+    match find(context, remote).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Finds every file that a path with `*`, `?` or `[...]` matches, in order; without them, the one file.
+///
+/// # Errors
+/// Status 4 when nothing matches.
+pub async fn find_all(context: Context<'_>, remote: &Remote) -> Result<Vec<Found>> {
+    let Some(pattern) = &remote.pattern else {
+        return Ok(vec![find(context, remote).await?]);
+    };
+    let matches = glob::expand(context, remote, pattern).await?;
+    if !matches.is_empty() {
+        return Ok(matches);
+    }
+    match find_if_exists(context, remote).await? {
+        Some(literal) => Ok(vec![literal]),
+        None => Err(Error::new(ErrorKind::SourceMissing, format!("{remote}: nothing on the server matches"))),
+    }
+}
+
+/// Refuses a directory that is so deep that nothing here would list it.
+///
+/// # Errors
+/// That it is.
+pub fn check_depth(shown: &Remote) -> Result<()> {
+    if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
+        let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
+        return Err(Error::other(text));
+    }
+    Ok(())
+}
+
+/// As [`find_all`], for commands that do something to names and not to what they lead to: a name with a slash at its end is that of
+/// a directory.
+///
+/// # Errors
+/// As [`find_all`]; status 1 if such a name is that of something else.
+pub async fn find_entries(context: Context<'_>, remote: &Remote) -> Result<Vec<Found>> {
+    let mut found = find_all(context, remote).await?;
+    if remote.names_directory {
+        found.retain(Found::is_directory);
+    }
+    match remote.pattern {
+        _ if !found.is_empty() => Ok(found),
+        Some(_) => {
+            Err(Error::new(ErrorKind::SourceMissing, format!("{remote}: no directory on the server matches")))
+        }
+        None => Err(Error::other(format!("{remote}: is not a directory"))),
+    }
+}
+
+/// As [`find_all`]; where that fails, this is reported and nothing found.
+///
+/// # Errors
+/// Those of the report.
+pub async fn find_all_or_report(context: Context<'_>, remote: &Remote) -> Result<Vec<Found>> {
+    match find_all(context, remote).await {
+        Ok(found) => Ok(found),
+        Err(error) => context.events.fail(error).map(|()| Vec::new()),
+    }
+}
+
+/// Follows a symbolic link to what it stands for, on the same server. The result keeps the link's path.
+///
+/// # Errors
+/// Status 4 when the link leads nowhere.
+pub async fn follow(context: Context<'_>, found: Found) -> Result<Found> {
+    match found.metadata.file_type {
+        FileType::Symlink => walk::walk(context, &found.remote, true).await,
+        _ => Ok(found),
+    }
+}
+
+/// Finds the file that a path leads to, through all links. The result has the path that leads there without any.
+///
+/// # Errors
+/// As [`follow`].
+pub async fn real(context: Context<'_>, remote: &Remote) -> Result<Found> {
+    walk::real(context, remote).await
+}
+
+/// As [`real`] for a symbolic link; `None` if it leads nowhere.
+///
+/// # Errors
+/// As [`follow`], for other reasons.
+pub async fn real_if_exists(context: Context<'_>, link: &Found) -> Result<Option<Found>> {
+    match real(context, &link.remote).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::SourceMissing => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the exports of a server that lie below a path; none if it does not say.
+///
+/// # Errors
+/// A usage error in the options.
+pub async fn exports_below(servers: &Servers, directory: &Remote) -> Result<Vec<Vec<u8>>> {
+    let Access { address, config } = servers.access(directory)?;
+    let exports = Client::exports(&address, config).await.unwrap_or_default();
+    let paths = exports.into_iter().map(|export| export.directory);
+    Ok(paths.filter(|path| *path != directory.path && is_within(path, &directory.path)).collect())
+}
+
+/// A directory on a server that is read part by part, so that it may be larger than memory. Entries whose names could lead
+/// elsewhere are reported and left out, and so are those whose name is there already in the same part.
+#[derive(Debug)]
+pub struct Children {
+    entries: ReadDir,
+    client: Client,
+    directory: FileHandle,
+    /// What is above the entries.
+    above: Above,
+    shown: Remote,
+    seen: u64,
+    unsafe_names: usize,
+    is_done: bool,
+    has_vanished: bool,
+    /// Entries that earlier parts had.
+    returned: usize,
+    /// How often it was read from its beginning again.
+    restarts: u32,
+}
+
+impl Children {
+    /// Begins with the first entry.
+    ///
+    /// # Errors
+    /// The directory lies so deep that there may be no end to it.
+    pub fn of(directory: &Found) -> Result<Self> {
+        let Found { client, handle, remote, above, .. } = directory;
+        Self::below(above, client, *handle, remote)
+    }
+
+    /// As [`Children::of`] for a directory of which it is not known what is above it, but for the export's root.
+    ///
+    /// # Errors
+    /// As [`Children::of`].
+    pub fn open(client: &Client, directory: FileHandle, shown: &Remote) -> Result<Self> {
+        Self::below(&Above::default(), client, directory, shown)
+    }
+
+    fn below(above: &Above, client: &Client, directory: FileHandle, shown: &Remote) -> Result<Self> {
+        check_depth(shown)?;
+        Ok(Self {
+            entries: client.read_dir(directory),
+            client: client.clone(),
+            directory,
+            above: above.inside(directory),
+            shown: shown.clone(),
+            seen: 0,
+            unsafe_names: 0,
+            is_done: false,
+            has_vanished: false,
+            returned: 0,
+            restarts: 0,
+        })
+    }
+
+    /// Whether every entry has been read.
+    pub const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Whether an entry was removed between the listing and a look at it.
+    pub const fn has_vanished(&self) -> bool {
+        self.has_vanished
+    }
+
+    /// Reads the next part, in the order of the names.
+    ///
+    /// # Errors
+    /// What the server answers; and a directory that has no end.
+    pub async fn next(&mut self, context: Context<'_>) -> Result<Vec<Child>> {
+        self.next_matching(context, PART_BYTES, |_| true).await
+    }
+
+    /// Reads entries that `wanted` says yes to, until they take `most_bytes`.
+    async fn next_matching(
+        &mut self,
+        context: Context<'_>,
+        most_bytes: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<Child>> {
+        let Self { entries, client, directory, above, shown, .. } = self;
+        let failed = |text: String| Error::other(format!("{shown}: {text}"));
+        let mut complete = Vec::new();
+        let mut bare = Vec::new();
+        let mut held_bytes = 0;
+        while held_bytes < most_bytes {
+            let next = match entries.next().await {
+                // The directory has changed: unless something of it was returned before, it can be read from its beginning.
+                Err(error)
+                    if has_status(&error, NfsStatus::BAD_COOKIE)
+                        && self.returned == 0
+                        && self.restarts < MAX_RESTARTS =>
+                {
+                    self.restarts += 1;
+                    *entries = client.read_dir(*directory);
+                    complete.clear();
+                    bare.clear();
+                    (held_bytes, self.seen, self.unsafe_names) = (0, 0, 0);
+                    continue;
+                }
+                next => next.at(&shown)?,
+            };
+            let Some(entry) = next else {
+                self.is_done = true;
+                break;
+            };
+            context.servers.activity().step();
+            self.seen += 1;
+            if !is_plain(&entry.name) {
+                self.unsafe_names += 1;
+                if self.unsafe_names <= MAX_UNSAFE_NAMES {
+                    let text = format!("skipped an entry with the unsafe name {}", abridged(&entry.name));
+                    context.events.fail(failed(text))?;
+                }
+            } else if wanted(&entry.name) {
+                held_bytes += ENTRY_BYTES + entry.name.len();
+                match (entry.handle, entry.metadata) {
+                    (Some(handle), Some(metadata)) => {
+                        complete.push(Child { name: entry.name, handle, metadata });
+                    }
+                    _ => bare.push(entry.name),
+                }
+            }
+            if self.seen > context.servers.max_entries() {
+                let text = format!(
+                    "has more than {} entries, or no end (--max-entries takes more)",
+                    context.servers.max_entries()
+                );
+                return Err(failed(text));
+            }
+        }
+        if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
+            let more = self.unsafe_names - MAX_UNSAFE_NAMES;
+            context.events.fail(failed(format!("skipped {more} more entries with unsafe names")))?;
+        }
+        let mut lookups = stream::iter(bare)
+            .map(|name| async {
+                let entry = client.lookup(*directory, &name).await;
+                (name, entry)
+            })
+            .buffer_unordered(LOOKUPS);
+        while let Some((name, entry)) = lookups.next().await {
+            context.servers.activity().step();
+            match entry {
+                Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
+                // Removed since it was listed.
+                Err(error) if crate::error::is_missing(&error) => self.has_vanished = true,
+                Err(error) => return Err(error).at(shown.join(&name)),
+            }
+        }
+        let is_above = |child: &mut Child| above.contains(child.handle) || child.handle == client.root();
+        for Child { name, .. } in complete.extract_if(.., is_above) {
+            let text = format!(
+                "skipped {}: the server gives it the handle of a directory that it lies in",
+                abridged(&name)
+            );
+            context.events.fail(failed(text))?;
+        }
+        complete.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut twice = None;
+        complete.dedup_by(|later, first| {
+            // A page that is read again after a change may repeat an entry: that is one file, not two.
+            let is_same = later.name == first.name;
+            if is_same && later.handle != first.handle {
+                twice.get_or_insert_with(|| first.name.clone());
+            }
+            is_same
+        });
+        if let Some(name) = twice {
+            let text =
+                format!("the server lists {} twice, as different files; one is skipped", abridged(&name));
+            context.events.fail(failed(text))?;
+        }
+        self.returned += complete.len();
+        Ok(complete)
+    }
+}
+
+/// Reads the entries of a directory that `wanted` says yes to.
+///
+/// # Errors
+/// As [`Children::next`]; and more entries than can be held.
+async fn matching_children(
+    context: Context<'_>,
+    directory: &Found,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<Child>> {
+    let shown = &directory.remote;
+    let mut children = Children::of(directory)?;
+    let found = children.next_matching(context, MAX_HELD_BYTES, wanted).await?;
+    if !children.is_done {
+        let count = found.len();
+        let text = format!("{shown}: more than {count} entries match; ask for fewer, as in '{shown}/a*'");
+        return Err(Error::other(text));
+    }
+    Ok(found)
+}
+
+/// Escapes a name for a message, and shortens one that no file system would take.
+fn abridged(name: &[u8]) -> String {
+    const LONGEST: usize = 255;
+    match name.get(..LONGEST) {
+        Some(start) if name.len() > LONGEST => format!("{}... ({} bytes)", escape(start), name.len()),
+        _ => escape(name).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
