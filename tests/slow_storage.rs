@@ -87,7 +87,7 @@ async fn upload(
     observer: Option<Observer>,
 ) -> Result<(), Error> {
     let spec = UploadSpec::new(client.root(), name, Placement::InPlace, BYTES);
-    client.upload(spec, source, observer).await
+    client.upload(spec, source, observer).await.map(drop)
 }
 
 async fn download(client: &Client, name: &str, sink: Disk, observer: Option<Observer>) -> Result<(), Error> {

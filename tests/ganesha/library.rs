@@ -39,7 +39,7 @@ async fn upload(client: &Client, name: &str, data: &Path) -> Result<(), Error> {
             source.metadata().unwrap().len(),
         )
     };
-    client.upload(spec, source, None).await
+    client.upload(spec, source, None).await.map(drop)
 }
 
 async fn download(client: &Client, name: &str, target: &Path) -> Result<(), Error> {

@@ -72,7 +72,7 @@ impl Staged {
             bytes.len() as u64,
         );
         let done = self.client.upload(spec, bytes, None).await;
-        done.map_err(|error| explain(error, &self.location))
+        done.map(drop).map_err(|error| explain(error, &self.location))
     }
 
     /// Gives it its name. What fails leaves no temporary file behind, if the server answers.

@@ -42,7 +42,7 @@ use crate::{
         self, CallId, Class, Engine, EngineConfig, Head, MAX_CALLS, Owner, PathEstimate, Payload, Reply,
         Stats,
     },
-    transfer::{Download, Limits, Machine, TransferError, Upload},
+    transfer::{Download, Limits, Machine, TransferError, Upload, Uploaded},
 };
 
 /// Settings of a [`Session`].
@@ -143,6 +143,8 @@ pub struct Transmit<'a> {
 pub enum Event {
     /// This many more bytes of a transfer were accepted.
     Progress(TransferId, u64),
+    /// An upload, of which [`Event::Finished`] is told next, has made or filled this file.
+    Uploaded(TransferId, Uploaded),
     /// A transfer is complete, and on stable storage if it was an upload.
     Finished(TransferId),
     /// A WRITE waits for its bytes: [`Session::handle_loaded`] takes them.

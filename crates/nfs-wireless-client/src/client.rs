@@ -23,7 +23,7 @@ use nfs_proto::{
     attr::Metadata,
     endpoint::{ListingPlan, Reason},
     engine::{PathEstimate, Stats},
-    transfer::{Limits, Listing, Placement, RangeSet, Upload, UploadSpec},
+    transfer::{Limits, Listing, Placement, RangeSet, Upload, UploadSpec, Uploaded},
 };
 use nfs_wire::{
     FileHandle, Procedure, Status as NfsStatus, encode,
@@ -359,7 +359,8 @@ impl Client {
         done.map_err(|error| self.inner.explain(error))
     }
 
-    /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns.
+    /// Makes a file of the bytes of `source`, with many WRITEs in flight; it is on stable storage when this returns. Returns the file: a
+    /// name may lead to another one by then.
     ///
     /// When the upload fails after a temporary file was made, that file is removed again if the server still
     /// answers, unless the placement is resumable.
@@ -374,7 +375,7 @@ impl Client {
         mut spec: UploadSpec,
         source: impl Source + 'static,
         observer: Option<Observer>,
-    ) -> Result<(), Error> {
+    ) -> Result<Uploaded, Error> {
         spec.directory = self.inside(spec.directory)?;
         let temporary = match &spec.placement {
             Placement::Temporary(name) => Some((spec.directory, name.clone())),
@@ -389,7 +390,7 @@ impl Client {
             let clean_up = self.remove(directory, &name);
             let _ = tokio::time::timeout(CLEAN_UP_TIME, clean_up).await;
         }
-        result
+        result?.ok_or(Error::Closed)
     }
 
     /// Makes a call with arguments and results in the RFC's own terms.

@@ -76,7 +76,9 @@ pub use nfs_proto::{
     config::{BlockSize, ConfigError, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, RetryPolicy, Window},
     endpoint::Reason,
     engine::{PathEstimate, Resends, RttHistogram, Stats, Withdrawn},
-    transfer::{Checkpoint, DirEntry, Placement, Range, RangeSet, TransferError, Upload, UploadSpec},
+    transfer::{
+        Checkpoint, DirEntry, Placement, Range, RangeSet, TransferError, Upload, UploadSpec, Uploaded,
+    },
 };
 
 pub use self::{

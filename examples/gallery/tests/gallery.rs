@@ -272,7 +272,7 @@ async fn put(client: &Client, directory: FileHandle, name: &[u8], bytes: Bytes) 
         Placement::Temporary(b".part".to_vec()),
         bytes.len() as u64,
     );
-    client.upload(spec, bytes, None).await
+    client.upload(spec, bytes, None).await.map(drop)
 }
 
 struct Answer {

@@ -7,7 +7,7 @@ use nfs_wire::rpc::Rejection;
 use super::{Arriving, Event, Incoming, Session, TransferId};
 use crate::{
     engine::{CallId, Reply},
-    transfer::{Effort, Step},
+    transfer::{Effort, Step, Upload},
 };
 
 impl Session {
@@ -90,6 +90,8 @@ impl Session {
     pub(super) fn finish_if_done(&mut self, id: TransferId) {
         let done = self.find(id).is_some_and(|active| active.transfer.machine().is_done());
         if done {
+            let made = self.upload(id).and_then(Upload::made);
+            self.events.extend(made.map(|made| Event::Uploaded(id, made)));
             self.transfers.retain(|active| active.id != id);
             self.events.push_back(Event::Finished(id));
         }

@@ -255,7 +255,14 @@ impl Bench {
         self.now - start
     }
 
+    /// All events but which file an upload has made.
     fn events(&mut self) -> Vec<Event> {
+        let mut events = self.all_events();
+        events.retain(|event| !matches!(event, Event::Uploaded(..)));
+        events
+    }
+
+    fn all_events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.session.poll_event()).collect()
     }
 }

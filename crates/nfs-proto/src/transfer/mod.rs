@@ -26,7 +26,7 @@ pub use self::{
     ranges::{Range, RangeSet},
     stream::{Available, Stream, StreamAction, StreamCall, WriteResult},
     twice::Copies,
-    upload::{Checkpoint, Placement, Upload, UploadSpec},
+    upload::{Checkpoint, Placement, Upload, UploadSpec, Uploaded},
 };
 use crate::{
     attr::Metadata,

@@ -149,6 +149,15 @@ pub struct Upload {
     kept_time: Option<Time>,
 }
 
+/// The file that an upload has made or filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uploaded {
+    /// The file, whatever name leads to it.
+    pub file: FileHandle,
+    /// The latest of its attributes that the server told.
+    pub metadata: Option<Metadata>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Part {
     range: Range,
@@ -255,6 +264,11 @@ impl Upload {
         let (mut stable, verifier, unstable) = self.stability.state();
         self.spec.holes.iter().for_each(|hole| stable.remove(hole));
         Some(Checkpoint { stable, verifier, unstable, ..Checkpoint::of(self.found.as_ref()?) })
+    }
+
+    /// Returns what was made, once the server has given a handle.
+    pub fn made(&self) -> Option<Uploaded> {
+        Some(Uploaded { file: self.file()?, metadata: self.latest })
     }
 
     /// Returns the latest attributes of the file that the server told.

@@ -118,7 +118,7 @@ pub(crate) enum Command {
     Start {
         token: u64,
         task: Task,
-        done: oneshot::Sender<Result<(), Error>>,
+        done: oneshot::Sender<Ended>,
     },
     /// Let a transfer make no further calls, and say when none of its calls is outstanding.
     Hold {
@@ -338,16 +338,19 @@ impl Place<'_> {
     }
 }
 
+/// How a transfer ended: an upload with what it has made.
+pub(crate) type Ended = Result<Option<nfs_proto::transfer::Uploaded>, Error>;
+
 /// A transfer on its way.
 pub(crate) struct Underway<'a> {
     token: u64,
-    result: oneshot::Receiver<Result<(), Error>>,
+    result: oneshot::Receiver<Ended>,
     guard: OnDrop<'a>,
 }
 
 impl Underway<'_> {
     /// Waits for the end of the transfer; may be cancelled and called again.
-    pub(crate) async fn done(&mut self) -> Result<(), Error> {
+    pub(crate) async fn done(&mut self) -> Ended {
         let result = (&mut self.result).await;
         self.guard.command = None;
         result.unwrap_or(Err(Error::Closed))

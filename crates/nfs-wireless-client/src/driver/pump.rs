@@ -18,7 +18,7 @@ use nfs_wire::{DecodeError, rpc::Rejection};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Answer, CallFailure, Change, Command, Observer, Shared, Storage, Strand, Supply, Task,
+    Answer, CallFailure, Change, Command, Ended, Observer, Shared, Storage, Strand, Supply, Task,
     fragments::Fragments,
 };
 use crate::error::Error;
@@ -52,7 +52,9 @@ struct Running {
     is_telling: bool,
     /// To be told when none of its calls is outstanding.
     drained: Option<oneshot::Sender<()>>,
-    done: oneshot::Sender<Result<(), Error>>,
+    /// What an upload has made.
+    made: Option<nfs_proto::transfer::Uploaded>,
+    done: oneshot::Sender<Ended>,
 }
 
 /// What to do with the rest of a message.
@@ -127,7 +129,8 @@ impl Pump {
                     Storage::Source(_) | Storage::Sink(_) => self.session.start(now, transfer),
                 };
                 let (untold, is_telling, drained) = (0, false, None);
-                let running = Running { token, storage, accepted, untold, is_telling, drained, done };
+                let running =
+                    Running { token, storage, accepted, untold, is_telling, drained, made: None, done };
                 self.running.insert(id, running);
             }
             Command::Stop { token } => {
@@ -313,6 +316,11 @@ impl Pump {
                     self.tell(transfer);
                 }
                 Event::Load(transfer, payload) => self.load_apart(transfer, payload),
+                Event::Uploaded(transfer, made) => {
+                    if let Some(running) = self.running.get_mut(&transfer) {
+                        running.made = Some(made);
+                    }
+                }
                 Event::Finished(transfer) => self.finish(transfer, Ok(())),
                 Event::Failed(transfer, error) => self.finish(transfer, Err(error.into())),
                 Event::Stalled(transfer, after) => self.finish(transfer, Err(Error::Stalled(after))),
@@ -392,7 +400,10 @@ impl Pump {
 
     fn finish(&mut self, transfer: TransferId, result: Result<(), Error>) {
         self.publish();
-        let Some(Running { storage, untold, done, .. }) = self.running.remove(&transfer) else { return };
+        let Some(Running { storage, untold, made, done, .. }) = self.running.remove(&transfer) else {
+            return;
+        };
+        let result = result.map(|()| made);
         match storage {
             Storage::Sink(sink) => {
                 drop(sink);
@@ -427,18 +438,22 @@ fn panicked() -> io::Error {
 }
 
 /// Says how an upload has ended, also where a panic keeps what would say it from running.
-struct Ending(Option<oneshot::Sender<Result<(), Error>>>);
+struct Ending(Option<oneshot::Sender<Ended>>);
 
 impl Ending {
-    fn say(mut self, result: Result<(), Error>) {
-        let _ = self.0.take().map(|done| done.send(result));
+    fn say(mut self, result: Ended) {
+        if let Some(done) = self.0.take() {
+            let _ = done.send(result);
+        }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.0.take().map(|done| done.send(Err(Error::Local(Arc::new(panicked())))));
+        if std::thread::panicking()
+            && let Some(done) = self.0.take()
+        {
+            let _ = done.send(Err(Error::Local(Arc::new(panicked()))));
         }
     }
 }

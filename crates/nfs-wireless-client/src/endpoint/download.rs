@@ -305,7 +305,7 @@ impl Endpoint {
             accepted: None,
             rate: None,
         };
-        Run { id, future: Box::pin(async move { path.connection.start(task).done().await }) }
+        Run { id, future: Box::pin(async move { path.connection.start(task).done().await.map(drop) }) }
     }
 }
 

@@ -13,10 +13,7 @@ use tokio::{
 };
 
 use super::{Counted, Endpoint, Path, lock};
-use crate::{
-    driver::{Observer, Source, Storage, Strand, Supply, Task, Underway, clock},
-    error::Error,
-};
+use crate::driver::{Ended, Observer, Source, Storage, Strand, Supply, Task, Underway, clock};
 
 impl Endpoint {
     /// Runs an upload of `size` bytes.
@@ -26,7 +23,7 @@ impl Endpoint {
         size: u64,
         source: Box<dyn Source>,
         observer: Option<Observer>,
-    ) -> Result<(), Error> {
+    ) -> Ended {
         let _counted = Counted::begin(&self.connections, Direction::Up);
         let plan = UploadPlan::new(clock(), &mut self.connections.machine(), size);
         let plan = Arc::new(Mutex::new(plan));
@@ -60,7 +57,7 @@ impl Endpoint {
         plan: &Mutex<UploadPlan>,
         path: &Path,
         mut underway: Underway<'_>,
-    ) -> Result<Task, Result<(), Error>> {
+    ) -> Result<Task, Ended> {
         let mut drained = None;
         loop {
             let step = {

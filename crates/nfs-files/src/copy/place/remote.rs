@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::HashMap};
 
 use nfs_wireless_client::{
-    self as client, Client, FileHandle, FileType, NfsStatus, SetAttributes, Stability,
+    self as client, Client, FileHandle, FileType, Metadata, NfsStatus, SetAttributes, Stability, Uploaded,
 };
 
 use super::{Present, is_refused, made_by_another, set_times};
@@ -272,6 +272,21 @@ impl RemotePlace {
         } else {
             let _ = client.remove(*above, temporary).await;
         }
+    }
+
+    /// Looks up a name that the file has which an upload has made.
+    ///
+    /// # Errors
+    /// As [`Client::lookup`]; that the name leads to another file by now.
+    pub(in crate::copy) async fn find_made(&self, (name, made): (&[u8], &Uploaded)) -> Result<client::Entry> {
+        let found = self.client.lookup(self.handle, name).await.at(self.remote.join(name))?;
+        // Some servers make handles of names (nfs3_server).
+        let file = |it: &Metadata| (it.fsid, it.fileid);
+        if found.handle == made.file || made.metadata.as_ref().map(file) == Some(file(&found.metadata)) {
+            return Ok(found);
+        }
+        let text = format!("{}: was replaced while it was copied; run it again", self.remote.join(name));
+        Err(Error::other(text))
     }
 
     /// Gives a file its name, if what has that may lose it; false if not, and the file is removed.

@@ -174,9 +174,9 @@ impl Run<'_> {
             }
         };
         let finish = || earlier.into_iter().for_each(Earlier::finish);
-        match sent {
+        let made = match sent {
             // When it got its name, it was looked at.
-            Ok(()) => {
+            Ok(made) => {
                 let since = match watched.seen() {
                     Some(since) => since,
                     None => watched.since().map_err(here)?,
@@ -189,6 +189,7 @@ impl Run<'_> {
                         return Ok(Attempt::Changed(watched.now().map_err(here)?));
                     }
                 }
+                made
             }
             Err(client::Error::SourceChanged) => {
                 return Ok(match watched.since().map_err(here)? {
@@ -212,17 +213,17 @@ impl Run<'_> {
                 }
                 return Err(self.refused(error, path, place, name).await);
             }
-        }
+        };
         let mut latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_named = gets_name || {
             let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
-            let made = place.client.lookup(place.handle, &temporary).await.at(&target)?;
-            latest = Some(made.metadata);
+            let found = place.find_made((&temporary, &made)).await?;
+            latest = Some(found.metadata);
             if narrows && keeps {
-                let own = Attributes::from(&made.metadata);
-                self.narrow(place, name, (made.handle, &own), mode).await?;
+                let own = Attributes::from(&found.metadata);
+                self.narrow(place, name, (made.file, &own), mode).await?;
             }
-            place.give_name(made.handle, (&temporary, name), replaces).await?
+            place.give_name(made.file, (&temporary, name), replaces).await?
         };
         finish();
         if !is_named {
@@ -231,7 +232,7 @@ impl Run<'_> {
         let is_given =
             || self.context.servers.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
-            let entry = place.client.lookup(place.handle, name).await.at(&target)?;
+            let entry = place.find_made((name, &made)).await?;
             self.give(place, entry.handle, node, mode).await?;
         }
         let copied = latest.map(|latest| {

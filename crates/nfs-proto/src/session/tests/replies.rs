@@ -1,6 +1,7 @@
 //! What replies are taken for, and what they mean for a transfer.
 
 use super::*;
+use crate::transfer::Uploaded;
 
 #[test]
 fn more_data_than_asked_for_ends_the_transfer() {
@@ -109,7 +110,8 @@ fn an_upload_is_finished_when_a_commit_with_the_verifier_of_its_writes_is_answer
     assert_eq!(bench.events(), [progress, progress]);
     let commit = bench.calls().remove(0);
     assert_eq!(bench.committed(&commit, 1), Incoming::Done);
-    assert_eq!(bench.events(), [Event::Finished(transfer)]);
+    let made = Uploaded { file: handle(1), metadata: None };
+    assert_eq!(bench.all_events(), [Event::Uploaded(transfer, made), Event::Finished(transfer)]);
     assert_eq!(bench.session.outstanding(), 0);
 }
 

@@ -26,7 +26,11 @@ impl Upload {
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },
             Phase::LookAhead => match decode::<LOOKUP3resok>(Procedure::Lookup, results)? {
-                Ok(found) if self.is_complete(&found) => self.phase = Phase::Done,
+                Ok(found) if self.is_complete(&found) => {
+                    self.file = found.object;
+                    self.latest = optional(&found.obj_attributes);
+                    self.phase = Phase::Done;
+                }
                 Ok(_) | Err(Status::NOENT) => self.phase = Phase::Create,
                 Err(status) => return Err(refused(Procedure::Lookup, status)),
             },

@@ -1,6 +1,6 @@
 //! What others do to the target while a copy runs.
 
-use std::{sync::mpsc, time::SystemTime};
+use std::{ffi::OsStr, fs::Permissions, os::unix::ffi::OsStrExt, sync::mpsc, time::SystemTime};
 
 use super::*;
 use crate::served::Call;
@@ -287,6 +287,38 @@ async fn what_becomes_newer_after_it_was_listed_stays() {
         result.unwrap();
         assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "newer", "{options:?} {counts}");
         assert_eq!((&counts["failed"], &counts["done"]), (&0.into(), &0.into()), "{options:?} {counts}");
+    }
+}
+
+/// Whoever may change names in the directory puts a file of somebody else in the place of the unfinished copy.
+#[tokio::test]
+async fn what_is_put_in_the_place_of_an_unfinished_copy_is_neither_it_nor_touched() {
+    for (options, was_there) in [(&[][..], true), (&["-u"], true), (&["-n"], false)] {
+        let trial = Trial::of(Served::watched(|root, call| {
+            if let Call::Made(name) = call
+                && name.starts_with(b".to.nfsw-part")
+            {
+                let part = root.join(OsStr::from_bytes(name));
+                fs::rename(&part, root.join("moved")).unwrap();
+                fs::hard_link(root.join("private"), part).unwrap();
+            }
+        }));
+        let private = trial.server.path("private");
+        fs::write(&private, "of somebody else").unwrap();
+        fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
+        let ([from, to], [source, target]) = trial.ends(true, "from", "to");
+        fs::write(&source, vec![7; 300_000]).unwrap();
+        if was_there {
+            fs::write(&target, "old").unwrap();
+            let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            fs::File::options().write(true).open(&target).unwrap().set_modified(long_ago).unwrap();
+        }
+        let (result, counts) = trial.copy(&[options, &[&from, &to]].concat()).await;
+        let is_told = result.is_err() || counts["failed"].as_u64().unwrap() > 0;
+        assert!(is_told, "{options:?} {counts}");
+        assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600, "{options:?}");
+        let left = was_there.then(|| "old".to_owned());
+        assert_eq!(fs::read_to_string(&target).ok(), left, "{options:?}");
     }
 }
 
