@@ -275,6 +275,13 @@ impl Directory {
         *self.number.get_or_init(|| fs::fstat(&self.fd).map_or((0, 0), |stat| number(&stat)))
     }
 
+    /// Whether two directories are on one file system, mounted in one place, as far as the system tells: what is bound to a directory
+    /// ("mount --bind") may be of the same file system.
+    pub(crate) fn is_on_mount_of(&self, other: &Self) -> bool {
+        let mounts = [self, other].map(|it| mount_number(&it.fd));
+        self.number().0 == other.number().0 && (mounts[0] == mounts[1] || mounts.contains(&0))
+    }
+
     /// Whether the last name of another directory's path stands for that in this one, as far as that can be told.
     pub(crate) fn leads_to(&self, other: &Self) -> bool {
         let Some(name) = other.path.file_name() else { return true };

@@ -94,11 +94,11 @@ impl Place {
         }
     }
 
-    /// Whether two directories on this machine are on the same file system; servers tell that otherwise.
+    /// Whether two directories on this machine are on the same file system, mounted in one place; servers tell that otherwise.
     pub(in crate::copy) fn is_on_file_system_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local { directory, .. }, Self::Local { directory: other, .. }) => {
-                directory.number().0 == other.number().0
+                directory.is_on_mount_of(other)
             }
             _ => true,
         }
