@@ -3,6 +3,7 @@
 mod holes;
 mod marked;
 mod names;
+mod opened;
 mod own;
 mod part;
 mod source;
@@ -26,6 +27,7 @@ use rustix::{
 
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
+use opened::Opened;
 pub(crate) use own::Own;
 pub(crate) use part::{Mark, Named, Part, close_copy, removed};
 pub(crate) use source::SourcePath;
@@ -34,10 +36,8 @@ pub(crate) use source::SourcePath;
 /// sends lands inside. A clone is the same open directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
-    fd: Arc<OwnedFd>,
+    opened: Arc<Opened>,
     path: PathBuf,
-    /// Its numbers, once they were asked for.
-    number: OnceLock<(u64, u64)>,
     /// What [`Directory::session`] returns, once it was asked for.
     session: OnceLock<[u8; 16]>,
 }
@@ -68,7 +68,11 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFl
 
 impl Directory {
     fn of(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd: Arc::new(fd), path, number: OnceLock::new(), session: OnceLock::new() }
+        Self { opened: Opened::lasting(fd), path, session: OnceLock::new() }
+    }
+
+    fn fd(&self) -> io::Result<Arc<OwnedFd>> {
+        self.opened.fd()
     }
 
     /// Opens a directory that the user named; links in its path are the user's.
@@ -80,7 +84,7 @@ impl Directory {
 
     /// Creates a directory in this one, or enters it when it is there; says which.
     pub(crate) fn create(&self, name: &[u8], mode: u32) -> io::Result<(Self, bool)> {
-        let created = match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
+        let created = match fs::mkdirat(self.fd()?, name, Mode::from_raw_mode(mode as RawMode)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
@@ -90,7 +94,7 @@ impl Directory {
 
     /// Creates a directory in this one and enters it; whether there was nothing of that name.
     fn create_or_else(&self, name: &[u8], mode: u32) -> io::Result<(Option<Self>, bool)> {
-        match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
+        match fs::mkdirat(self.fd()?, name, Mode::from_raw_mode(mode as RawMode)) {
             Ok(()) => Ok((Some(self.enter(name)?), true)),
             Err(Errno::EXIST) => Ok((None, false)),
             Err(error) => Err(error.into()),
@@ -99,13 +103,13 @@ impl Directory {
 
     /// Enters a directory in this one.
     pub(crate) fn enter(&self, name: &[u8]) -> io::Result<Self> {
-        let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-        Ok(Self::of(fd, self.join(name)))
+        let (opened, session) = (self.opened.enter(name)?, OnceLock::new());
+        Ok(Self { opened, path: self.join(name), session })
     }
 
     /// Returns what a name stands for; a link stands for itself.
     pub(crate) fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
-        match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match fs::statat(self.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -119,13 +123,13 @@ impl Directory {
         target: &[u8],
         may_replace: impl FnOnce(&Stat) -> bool,
     ) -> io::Result<bool> {
-        match fs::symlinkat(target, &self.fd, name) {
+        match fs::symlinkat(target, self.fd()?, name) {
             Err(Errno::EXIST) => {
                 let mut temporary = crate::name::temporary(name);
                 if self.remove(&temporary).is_err() {
                     temporary = crate::name::fresh(name);
                 }
-                fs::symlinkat(target, &self.fd, &temporary[..])?;
+                fs::symlinkat(target, self.fd()?, &temporary[..])?;
                 self.rename_if(&temporary, name, may_replace)
             }
             made => Ok(made.map(|()| true)?),
@@ -141,8 +145,7 @@ impl Directory {
     ) -> io::Result<bool> {
         let renamed = match self.stat(name) {
             Ok(there) if there.as_ref().is_none_or(may_replace) => {
-                fs::renameat(&self.fd, temporary, &self.fd, name)
-                    .map_or_else(|error| Err(error.into()), |()| Ok(true))
+                self.fd().and_then(|fd| Ok(fs::renameat(&fd, temporary, &fd, name).map(|()| true)?))
             }
             Ok(_) => Ok(false),
             Err(error) => Err(error),
@@ -155,7 +158,7 @@ impl Directory {
 
     /// Removes a file, if it is there.
     pub(crate) fn remove(&self, name: &[u8]) -> io::Result<()> {
-        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+        match fs::unlinkat(self.fd()?, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -163,22 +166,24 @@ impl Directory {
 
     /// Sets the permissions of the directory itself.
     pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(fs::fchmod(&self.fd, Mode::from_raw_mode(mode as RawMode))?)
+        Ok(fs::fchmod(self.fd()?, Mode::from_raw_mode(mode as RawMode))?)
     }
 
     /// Sets the times of the directory itself.
     pub(crate) fn set_times(&self, times: Times) -> io::Result<()> {
-        Ok(fs::futimens(&self.fd, &times.to_timestamps())?)
+        Ok(fs::futimens(self.fd()?, &times.to_timestamps())?)
     }
 
     /// Gives the directory itself to somebody, if we may.
     pub(crate) fn set_owner(&self, uid: u32, gid: u32) {
-        give(&self.fd, uid, gid);
+        if let Ok(fd) = self.fd() {
+            give(fd, uid, gid);
+        }
     }
 
     /// Sets the times of a link in this directory.
     pub(crate) fn set_link_times(&self, name: &[u8], times: Times) -> io::Result<()> {
-        Ok(fs::utimensat(&self.fd, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
+        Ok(fs::utimensat(self.fd()?, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Opens a file of this user's in this directory for this run alone, creating it if need be: regular, with one name, nobody else's
@@ -225,13 +230,13 @@ impl Directory {
         let new = crate::name::fresh(name);
         let file = part::create(self, &new, 0o600)?;
         let written = file.write_all_at(bytes, 0);
-        let renamed = written.and_then(|()| Ok(fs::renameat(&self.fd, &new[..], &self.fd, name)?));
+        let renamed = written.and_then(|()| Ok(fs::renameat(self.fd()?, &new[..], self.fd()?, name)?));
         renamed.inspect_err(|_| drop(self.remove(&new)))
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.
     pub(crate) fn read(&self, name: &[u8]) -> io::Result<File> {
-        open_regular(&self.fd, name, OFlags::NOFOLLOW)
+        open_regular(self.fd()?, name, OFlags::NOFOLLOW)
     }
 
     /// Returns which time a file here has that is given this one: a new file is made for it, and removed.
@@ -250,7 +255,8 @@ impl Directory {
     pub(crate) fn time_step(&self) -> Duration {
         /// The number of FAT in Linux (statfs(2)).
         const MSDOS_SUPER_MAGIC: u64 = 0x4d44;
-        let is_fat = fs::fstatfs(&self.fd).is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC);
+        let found = self.fd().and_then(|fd| Ok(fs::fstatfs(fd)?));
+        let is_fat = found.is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC);
         if is_fat { Duration::from_secs(2) } else { Duration::ZERO }
     }
 
@@ -267,19 +273,21 @@ impl Directory {
 
     /// Returns what the directory itself is now.
     pub(crate) fn own_stat(&self) -> io::Result<Stat> {
-        Ok(fs::fstat(&self.fd)?)
+        Ok(fs::fstat(self.fd()?)?)
     }
 
     /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
     pub(crate) fn number(&self) -> (u64, u64) {
-        *self.number.get_or_init(|| fs::fstat(&self.fd).map_or((0, 0), |stat| number(&stat)))
+        self.opened.number
     }
 
     /// Whether two directories are on one file system, mounted in one place, as far as the system tells: what is bound to a directory
     /// ("mount --bind") may be of the same file system.
     pub(crate) fn is_on_mount_of(&self, other: &Self) -> bool {
-        let mounts = [self, other].map(|it| mount_number(&it.fd));
-        self.number().0 == other.number().0 && (mounts[0] == mounts[1] || mounts.contains(&0))
+        let [Ok(mount), Ok(its)] = [self, other].map(|it| it.fd().map(|fd| mount_number(&fd))) else {
+            return false;
+        };
+        self.number().0 == other.number().0 && (mount == its || [mount, its].contains(&0))
     }
 
     /// Whether the last name of another directory's path stands for that in this one, as far as that can be told.
@@ -308,7 +316,7 @@ impl Directory {
             if boot == [0; 16] {
                 return boot;
             }
-            let numbers = [device.to_le_bytes(), mount_number(&self.fd).to_le_bytes()];
+            let numbers = [device.to_le_bytes(), self.fd().map_or(0, |fd| mount_number(&fd)).to_le_bytes()];
             let digest = blake3::hash(&[&boot[..], numbers.as_flattened()].concat());
             digest.as_bytes().first_chunk().copied().unwrap_or_default()
         };
@@ -353,6 +361,7 @@ impl StateHome {
     pub(crate) fn key(&self) -> io::Result<Key> {
         const NAME: &[u8] = b"key";
         let directory = self.open()?;
+        let fd = directory.fd()?;
         for _ in 0..KEY_ATTEMPTS {
             if let Some(file) = directory.read_own(NAME)? {
                 let mut key = [0; 32];
@@ -364,10 +373,10 @@ impl StateHome {
             // Whole before it has its name: another run may be looking for it.
             let temporary = crate::name::fresh(NAME);
             part::create(&directory, &temporary, 0o600)?.write_all_at(&key, 0)?;
-            let mut linked = fs::linkat(&directory.fd, &temporary[..], &directory.fd, NAME, AtFlags::empty());
+            let mut linked = fs::linkat(&fd, &temporary[..], &fd, NAME, AtFlags::empty());
             if let Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) = linked {
                 // A file system without hard links.
-                linked = fs::renameat(&directory.fd, &temporary[..], &directory.fd, NAME);
+                linked = fs::renameat(&fd, &temporary[..], &fd, NAME);
             }
             directory.remove(&temporary)?;
             match linked {

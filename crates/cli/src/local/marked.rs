@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs;
 
 use super::Directory;
 use crate::name::{MARKER, fresh, temporary};
@@ -47,8 +47,9 @@ impl<'a> Marked<'a> {
     /// Gives it its name.
     pub(crate) fn finish(self) -> io::Result<Directory> {
         let Self { above, name, temporary, made } = self;
-        fs::renameat(&above.fd, &temporary[..], &above.fd, name)?;
-        Ok(Directory { path: above.join(name), ..made })
+        let opened = made.opened.renamed(name)?;
+        fs::renameat(above.fd()?, &temporary[..], above.fd()?, name)?;
+        Ok(Directory { opened, path: above.join(name), ..made })
     }
 }
 
@@ -56,7 +57,7 @@ impl<'a> Marked<'a> {
 fn clear(above: &Directory, temporary: &[u8]) {
     if let Ok(left) = above.enter(temporary) {
         let _ = left.remove(MARKER);
-        let _ = fs::unlinkat(&above.fd, temporary, AtFlags::REMOVEDIR);
+        let _ = above.remove_path(temporary, true, &[]);
     } else {
         let _ = above.remove(temporary);
     }

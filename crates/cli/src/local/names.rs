@@ -18,7 +18,7 @@ impl Directory {
     /// Returns what is in the directory, without `.` and `..`.
     pub(crate) fn entries(&self) -> io::Result<Vec<(Vec<u8>, Stat)>> {
         let mut entries = Vec::new();
-        for entry in Dir::read_from(&self.fd)? {
+        for entry in Dir::read_from(self.fd()?)? {
             let name = entry?.file_name().to_bytes().to_vec();
             if name == b"." || name == b".." {
                 continue;
@@ -70,7 +70,7 @@ impl Directory {
             None => (self, path),
         };
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        match fs::unlinkat(&directory.fd, name, flags) {
+        match fs::unlinkat(directory.fd()?, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(Ok(())),
             Err(error) => Err(error.into()),
         }
@@ -90,7 +90,7 @@ impl Directory {
             linked = fresh(name);
         }
         let first = if is_there { &linked[..] } else { name };
-        match fs::linkat(&there.fd, file, &self.fd, first, AtFlags::empty()) {
+        match fs::linkat(there.fd()?, file, self.fd()?, first, AtFlags::empty()) {
             Ok(()) => {}
             Err(Errno::EXIST) if !is_there => return Ok(Named::Taken),
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -122,7 +122,7 @@ impl Directory {
 
     /// Reads where a link in this directory points to.
     pub(crate) fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
+        Ok(fs::readlinkat(self.fd()?, name, Vec::new())?.into_bytes())
     }
 }
 
