@@ -27,6 +27,7 @@ use rustix::{
 
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
+pub(crate) use names::Adjusted;
 use opened::Opened;
 pub(crate) use own::Own;
 pub(crate) use part::{Mark, Named, Part, close_copy, removed};

@@ -1,10 +1,6 @@
 //! What a sync does with the names in a local directory.
 
-use std::{
-    fs::{File, Permissions},
-    io,
-    os::unix::fs::PermissionsExt,
-};
+use std::{fs::Permissions, io, os::unix::fs::PermissionsExt};
 
 use rustix::{
     fs::{self, AtFlags, Dir, Stat},
@@ -13,6 +9,17 @@ use rustix::{
 
 use super::{Directory, Named, Times};
 use crate::name::{fresh, linked};
+
+/// Whether a file got the mode and the times of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Adjusted {
+    /// It has them.
+    Yes,
+    /// The file system does not keep them.
+    NotKept,
+    /// It is not what it was, or its name is another file's: nothing was set.
+    Another,
+}
 
 impl Directory {
     /// Returns what is in the directory, without `.` and `..`.
@@ -102,9 +109,19 @@ impl Directory {
         Ok(if is_named { Named::Yes } else { Named::Taken })
     }
 
-    /// Sets mode and times of a file, which is no link; false where the file system does not keep them.
-    pub(crate) fn set_file(&self, name: &[u8], mode: Option<u32>, times: Option<Times>) -> io::Result<bool> {
-        let file: File = self.read(name)?;
+    /// Sets mode and times of a file, which is no link, if it is the one that was looked at.
+    pub(crate) fn set_file(
+        &self,
+        name: &[u8],
+        is_the_one: impl FnOnce(&Stat) -> bool,
+        mode: Option<u32>,
+        times: Option<Times>,
+    ) -> io::Result<Adjusted> {
+        let file = self.read_if(name, |_| true)?;
+        let found = file.map(|file| fs::fstat(&file).map(|stat| (file, stat))).transpose()?;
+        let Some((file, _)) = found.filter(|(_, stat)| is_the_one(stat)) else {
+            return Ok(Adjusted::Another);
+        };
         let set = mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)));
         let set = set.and_then(|()| match times {
             Some(times) => Ok(fs::futimens(&file, &times.to_timestamps())?),
@@ -114,9 +131,9 @@ impl Directory {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
             {
-                Ok(false)
+                Ok(Adjusted::NotKept)
             }
-            set => set.map(|()| true),
+            set => set.map(|()| Adjusted::Yes),
         }
     }
 
