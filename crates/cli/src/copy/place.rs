@@ -497,17 +497,27 @@ mod tests {
         let context = Context { servers: &connections, events: &reporter };
         let state = tempfile::tempdir().unwrap();
         let tags = Tags::new(&StateHome::at(state.path()));
-        for procedure in [Procedure::Create, Procedure::Rename] {
+        for (procedure, is_empty) in [
+            (Some(Procedure::Create), false),
+            (Some(Procedure::Rename), false),
+            // Nothing fails: RENAME replaces an empty directory.
+            (None, true),
+        ] {
             for is_there in [true, false] {
                 let found = remote::find(context, &server.remote("/")).await.unwrap();
                 let place = Place::remote_around(found, b"new", None, None);
                 // The other one has renamed it by then.
-                let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
-                let rule = Rule { calls, when, action: Action::Fail(Status::NOENT) };
-                server.service(|service| service.set_faults(Faults::from(vec![rule])));
+                let rule = |procedure| {
+                    let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
+                    Rule { calls, when, action: Action::Fail(Status::NOENT) }
+                };
+                let rules: Vec<_> = procedure.map(rule).into_iter().collect();
+                server.service(|service| service.set_faults(Faults::from(rules)));
                 if is_there {
                     std::fs::create_dir(server.path("new")).unwrap();
-                    std::fs::write(server.path("new/file"), "").unwrap();
+                    if !is_empty {
+                        std::fs::write(server.path("new/file"), "").unwrap();
+                    }
                 }
                 let (named, mark) = ((&b"new"[..], &tags), Some(&b"/source\nkey"[..]));
                 let made = place.directory(context, named, 0o755, false, mark);

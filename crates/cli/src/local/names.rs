@@ -83,6 +83,26 @@ impl Directory {
         }
     }
 
+    /// Gives what has a temporary name another, if nothing has that and that can be told in one step.
+    #[cfg(linux)]
+    pub(super) fn rename_new(&self, temporary: &[u8], name: &[u8]) -> io::Result<Named> {
+        let fd = self.fd()?;
+        match fs::renameat_with(&fd, temporary, &fd, name, fs::RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Named::Yes),
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY) => {
+                Ok(Named::Unknown)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cannot tell in one step whether something has a name.
+    #[cfg(not(linux))]
+    pub(super) const fn rename_new(&self, _: &[u8], _: &[u8]) -> io::Result<Named> {
+        Ok(Named::Unknown)
+    }
+
     /// Gives a file of another directory a name in this one, where something is there or not; unknown where the file system has no such
     /// links.
     pub(crate) fn hard_link(

@@ -248,7 +248,14 @@ impl RemotePlace {
         }
         let made = made.at(&remote)?;
         let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
-        let mark = client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        // RENAME would replace an empty directory that somebody else has made by now.
+        let (mark, there) =
+            tokio::join!(client.create(made.handle, MARKER, attributes), client.lookup(*above, name));
+        let mark = mark.at(&remote)?;
+        if there.is_ok() {
+            self.clear(&temporary).await;
+            return Err(made_by_another(remote));
+        }
         // Without a path in it, it is the mark of any copy.
         let naming = client.write(mark.handle, 0, source, Stability::Stable);
         let renaming = client.rename(made.handle, (*above, &temporary), (*above, name));
