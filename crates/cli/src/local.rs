@@ -122,7 +122,7 @@ impl Directory {
         &self,
         name: &[u8],
         target: &[u8],
-        may_replace: impl FnOnce(&Stat) -> bool,
+        may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<bool> {
         match fs::symlinkat(target, self.fd()?, name) {
             Err(Errno::EXIST) => {
@@ -142,19 +142,35 @@ impl Directory {
         &self,
         temporary: &[u8],
         name: &[u8],
-        may_replace: impl FnOnce(&Stat) -> bool,
+        may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<bool> {
-        let renamed = match self.stat(name) {
-            Ok(there) if there.as_ref().is_none_or(may_replace) => {
-                self.fd().and_then(|fd| Ok(fs::renameat(&fd, temporary, &fd, name).map(|()| true)?))
-            }
-            Ok(_) => Ok(false),
-            Err(error) => Err(error),
-        };
+        let renamed = self.rename_while(temporary, name, may_replace);
         if !matches!(renamed, Ok(true)) {
             let _ = self.remove(temporary);
         }
         renamed
+    }
+
+    /// As [`Directory::rename_if`]; what has the temporary name stays if that fails.
+    fn rename_while(
+        &self,
+        temporary: &[u8],
+        name: &[u8],
+        may_replace: impl Fn(&Stat) -> bool,
+    ) -> io::Result<bool> {
+        let rename = || self.fd().and_then(|fd| Ok(fs::renameat(&fd, temporary, &fd, name).map(|()| true)?));
+        for _ in 0..part::MOST_ATTEMPTS {
+            match self.stat(name)? {
+                Some(there) if may_replace(&there) => return rename(),
+                Some(_) => return Ok(false),
+                None => match self.rename_if_free(temporary, name)? {
+                    Named::Yes => return Ok(true),
+                    Named::Unknown => return rename(),
+                    Named::Taken => {}
+                },
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
     }
 
     /// Removes a file, if it is there.

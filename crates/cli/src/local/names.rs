@@ -7,7 +7,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, Named, Times};
+use super::{Directory, Named, Times, number};
 use crate::name::{fresh, linked};
 
 /// Whether a file got the mode and the times of its source.
@@ -103,30 +103,58 @@ impl Directory {
         Ok(Named::Unknown)
     }
 
-    /// Gives a file of another directory a name in this one, where something is there or not; unknown where the file system has no such
-    /// links.
+    /// As [`Directory::rename_new`], also where only a second name can tell.
+    pub(super) fn rename_if_free(&self, temporary: &[u8], name: &[u8]) -> io::Result<Named> {
+        let named = self.rename_new(temporary, name)?;
+        if named != Named::Unknown {
+            return Ok(named);
+        }
+        let fd = self.fd()?;
+        match fs::linkat(&fd, temporary, &fd, name, AtFlags::empty()) {
+            Ok(()) => self.remove(temporary).map(|()| Named::Yes),
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(_) => Ok(Named::Unknown),
+        }
+    }
+
+    /// Gives a file of another directory, which has these numbers, a name in this one, where something is there or not; unknown where the
+    /// file system has no such links, or where the file is another one now.
     pub(crate) fn hard_link(
         &self,
         name: &[u8],
-        (there, file): (&Self, &[u8]),
+        (there, file, numbers): (&Self, &[u8], (u64, u64)),
         is_there: bool,
-        may_replace: impl FnOnce(&Stat) -> bool,
+        may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<Named> {
         let mut linked = linked(name);
-        if is_there && self.remove(&linked).is_err() {
-            linked = fresh(name);
+        let (from, to) = (there.fd()?, self.fd()?);
+        let link = |linked: &[u8]| fs::linkat(&from, file, &to, linked, AtFlags::empty());
+        let mut made = link(&linked);
+        if let Err(Errno::EXIST) = made {
+            if self.remove(&linked).is_err() {
+                linked = fresh(name);
+            }
+            made = link(&linked);
         }
-        let first = if is_there { &linked[..] } else { name };
-        match fs::linkat(there.fd()?, file, self.fd()?, first, AtFlags::empty()) {
+        match made {
             Ok(()) => {}
-            Err(Errno::EXIST) if !is_there => return Ok(Named::Taken),
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
                 return Ok(Named::Unknown);
             }
             Err(error) => return Err(error.into()),
         }
-        let is_named = !is_there || self.rename_if(first, name, may_replace)?;
-        Ok(if is_named { Named::Yes } else { Named::Taken })
+        let is_the_one = self.stat(&linked)?.is_some_and(|found| number(&found) == numbers);
+        let named = match is_there {
+            _ if !is_the_one => Ok(Named::Unknown),
+            true => {
+                let is_named = self.rename_if(&linked, name, may_replace);
+                is_named.map(|is_named| if is_named { Named::Yes } else { Named::Taken })
+            }
+            false => self.rename_if_free(&linked, name),
+        };
+        // A rename of one name of a file to another does nothing (rename(2)).
+        self.remove(&linked)?;
+        named
     }
 
     /// Sets mode and times of a file, which is no link, if it is the one that was looked at.
@@ -229,7 +257,8 @@ mod tests {
         std::fs::write(place.path().join("b"), b"b").unwrap();
         let directory = Directory::open(place.path()).unwrap();
         let link = |name: &[u8], is_there, may_replace: bool| {
-            directory.hard_link(name, (&directory, b"a"), is_there, |_| may_replace).unwrap()
+            let numbers = number(&directory.stat(b"a").unwrap().unwrap());
+            directory.hard_link(name, (&directory, b"a", numbers), is_there, |_| may_replace).unwrap()
         };
         assert_eq!([link(b"b", true, false), link(b"b", false, true)], [Named::Taken; 2]);
         assert_eq!(std::fs::read(place.path().join("b")).unwrap(), b"b");
@@ -237,5 +266,31 @@ mod tests {
         let entries = directory.entries().unwrap();
         assert_eq!(entries.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
         assert!(entries.iter().all(|(_, stat)| stat.st_nlink == 3));
+        // Somebody else has made the link meanwhile.
+        assert_eq!(link(b"b", true, true), Named::Yes);
+        assert_eq!(directory.entries().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_gets_no_further_name() {
+        for is_there in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let path = |name: &str| place.path().join(name);
+            std::fs::write(path("a"), "copied").unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let numbers = number(&directory.stat(b"a").unwrap().unwrap());
+            std::fs::write(path("other"), "another's").unwrap();
+            std::fs::rename(path("other"), path("a")).unwrap();
+            if is_there {
+                std::fs::write(path("b"), "old").unwrap();
+            }
+            let named = directory.hard_link(b"b", (&directory, b"a", numbers), is_there, |_| true).unwrap();
+            assert_eq!(named, Named::Unknown);
+            let expected = [&b"a"[..], b"b"];
+            let found = directory.entries().unwrap();
+            let found: Vec<_> = found.iter().map(|(name, _)| &name[..]).collect();
+            assert_eq!(found, expected[..1 + usize::from(is_there)]);
+            assert_eq!(std::fs::read(path("b")).ok(), is_there.then(|| b"old".to_vec()));
+        }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum Named {
 type Number = (u64, u64);
 
 /// How often a name is tried that others take and leave.
-const MOST_ATTEMPTS: usize = 8;
+pub(super) const MOST_ATTEMPTS: usize = 8;
 
 /// What a file of this run is known by to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -236,7 +236,8 @@ impl Place {
         let named = match (self, &there.place) {
             (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => {
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
-                let linked = directory.hard_link(name, (there, first), replaces.was_there(), may_replace);
+                let file = (there, first, file.attributes.file);
+                let linked = directory.hard_link(name, file, replaces.was_there(), may_replace);
                 linked.map_err(|error| local(&directory.join(name), &error))?
             }
             (Self::Remote(place), Self::Remote(_)) => {
