@@ -412,7 +412,7 @@ impl Run<'_> {
     fn look(&self, frame: &Frame) -> Result<()> {
         // A round trip for a single file would be too much.
         let are_several = self.copy.recursive || self.copy.sources.len() > 1;
-        if frame.is_top() && !are_several {
+        if frame.is_top() && !are_several && matches!(frame.place, Place::Remote(_)) {
             return Ok(());
         }
         match &frame.place {
