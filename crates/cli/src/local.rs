@@ -117,24 +117,61 @@ impl Directory {
         }
     }
 
-    /// Creates a symbolic link; a file or link of that name is replaced, if it may be. False if not.
+    /// Creates a symbolic link, which may keep times and owner; a file or link of that name is replaced, if it may be. False if not.
     pub(crate) fn symlink(
         &self,
         name: &[u8],
         target: &[u8],
+        kept: Option<(Times, (u32, u32))>,
         may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<bool> {
-        match fs::symlinkat(target, self.fd()?, name) {
-            Err(Errno::EXIST) => {
-                let mut temporary = crate::name::temporary(name);
-                if self.remove(&temporary).is_err() {
-                    temporary = crate::name::fresh(name);
-                }
-                fs::symlinkat(target, self.fd()?, &temporary[..])?;
-                self.rename_if(&temporary, name, may_replace)
+        let fd = self.fd()?;
+        if kept.is_none() {
+            match fs::symlinkat(target, &fd, name) {
+                Err(Errno::EXIST) => {}
+                made => return Ok(made.map(|()| true)?),
             }
-            made => Ok(made.map(|()| true)?),
         }
+        let mut temporary = crate::name::temporary(name);
+        let mut made = fs::symlinkat(target, &fd, &temporary[..]);
+        if let Err(Errno::EXIST) = made {
+            if self.remove(&temporary).is_err() {
+                temporary = crate::name::fresh(name);
+            }
+            made = fs::symlinkat(target, &fd, &temporary[..]);
+        }
+        made?;
+        if let Some((times, owner)) = kept {
+            // As on a server: a link without them is still the link.
+            let _ = self.keep_of_link(&temporary, times, owner);
+        }
+        self.rename_if(&temporary, name, may_replace)
+    }
+
+    /// Sets owner and times of a link, and of nothing else that has its name now.
+    #[cfg(linux)]
+    fn keep_of_link(&self, name: &[u8], times: Times, (uid, gid): (u32, u32)) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = self.fd()?;
+        let link = fs::openat(&fd, name, flags, Mode::empty())?;
+        if Kind::from_raw_mode(fs::fstat(&link)?.st_mode) != Kind::Symlink {
+            return Ok(());
+        }
+        if let Some((uid, gid)) = given(uid, gid) {
+            let _ = fs::chownat(&link, "", uid, gid, AtFlags::EMPTY_PATH);
+        }
+        let times = times.to_timestamps();
+        match fs::utimensat(&link, "", &times, AtFlags::EMPTY_PATH) {
+            // Linux before 5.8.
+            Err(Errno::INVAL) => Ok(fs::utimensat(&fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)?),
+            set => Ok(set?),
+        }
+    }
+
+    /// Sets the times of a link: an owner could be given to whatever has its name now.
+    #[cfg(not(linux))]
+    fn keep_of_link(&self, name: &[u8], times: Times, _: (u32, u32)) -> io::Result<()> {
+        Ok(fs::utimensat(self.fd()?, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Gives what has a temporary name another, if what has that may be replaced; false if not. Then, and if it fails, it is removed.
@@ -196,11 +233,6 @@ impl Directory {
         if let Ok(fd) = self.fd() {
             give(fd, uid, gid);
         }
-    }
-
-    /// Sets the times of a link in this directory.
-    pub(crate) fn set_link_times(&self, name: &[u8], times: Times) -> io::Result<()> {
-        Ok(fs::utimensat(self.fd()?, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Opens a file of this user's in this directory for this run alone, creating it if need be: regular, with one name, nobody else's
@@ -560,12 +592,16 @@ impl Times {
 
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
 pub(crate) fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
-    if rustix::process::geteuid().is_root() {
-        // The highest number is nobody's: it asks the system to change nothing.
-        let uid = (uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
-        let gid = (gid != u32::MAX).then(|| fs::Gid::from_raw(gid));
+    if let Some((uid, gid)) = given(uid, gid) {
         let _ = fs::fchown(file, uid, gid);
     }
+}
+
+/// Returns to whom something is given, if we may. The highest number is nobody's: it asks the system to change nothing.
+fn given(uid: u32, gid: u32) -> Option<(Option<fs::Uid>, Option<fs::Gid>)> {
+    let uid = (uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
+    let gid = (gid != u32::MAX).then(|| fs::Gid::from_raw(gid));
+    rustix::process::geteuid().is_root().then_some((uid, gid))
 }
 
 /// Returns the umask of the process.
@@ -634,11 +670,39 @@ mod tests {
         std::fs::write(place.path().join("file"), b"x").unwrap();
         std::fs::create_dir(place.path().join("dir")).unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        assert!(!directory.symlink(b"file", b"target", |_| false).unwrap());
-        assert!(directory.symlink(b"file", b"target", |_| true).unwrap());
+        assert!(!directory.symlink(b"file", b"target", None, |_| false).unwrap());
+        assert!(directory.symlink(b"file", b"target", None, |_| true).unwrap());
         assert_eq!(std::fs::read_link(place.path().join("file")).unwrap(), Path::new("target"));
-        assert!(directory.symlink(b"dir", b"target", |_| true).is_err());
+        assert!(directory.symlink(b"dir", b"target", None, |_| true).is_err());
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_link_has_its_times_and_its_owner_before_it_has_its_name() {
+        for is_there in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            if is_there {
+                std::fs::write(place.path().join("link"), "old").unwrap();
+            }
+            let directory = Directory::open(place.path()).unwrap();
+            let modified = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            let owner =
+                if rustix::process::geteuid().is_root() { (1234, 4321) } else { (u32::MAX, u32::MAX) };
+            let is_kept = |stat: &Stat| {
+                let found = [stat.st_uid, stat.st_gid];
+                stat.st_mtime == 1_000_000_000 && (owner.0 == u32::MAX || found == [owner.0, owner.1])
+            };
+            let may_replace = |_: &Stat| {
+                let entries = directory.entries().unwrap();
+                let is_link = |stat: &Stat| Kind::from_raw_mode(stat.st_mode) == Kind::Symlink;
+                assert!(entries.iter().any(|(_, stat)| is_link(stat) && is_kept(stat)));
+                true
+            };
+            let kept = Some((Times { accessed: modified, modified }, owner));
+            assert!(directory.symlink(b"link", b"target", kept, may_replace).unwrap());
+            assert!(is_kept(&directory.stat(b"link").unwrap().unwrap()));
+            assert_eq!(directory.entries().unwrap().len(), 1);
+        }
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl Place {
         &self,
         context: Context<'_>,
         (link, tags): (&[u8], &Tags),
-        (target, times): (&[u8], Option<Times>),
+        (target, kept): (&[u8], Option<Attributes>),
         replaces: Replaces,
     ) -> Result<bool> {
         match self {
@@ -206,19 +206,15 @@ impl Place {
             Self::Local { directory, .. } => {
                 let path = directory.join(link);
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
-                let made = directory.symlink(link, target, may_replace);
-                if !made.map_err(|error| local(&path, &error))? {
-                    return Ok(false);
-                }
-                if let Some(times) = times {
-                    // As on a server: a link without its time is still the link.
-                    let _ = directory.set_link_times(link, times);
-                }
-                Ok(true)
+                let kept = kept.map(|it| (it.times, (it.uid, it.gid)));
+                let made = directory.symlink(link, target, kept, may_replace);
+                made.map_err(|error| local(&path, &error))
             }
             Self::Remote(place) => {
                 let named = (link, tags.own());
-                let make = async |place: &RemotePlace| place.symlink(named, target, times, replaces).await;
+                let link = (target, kept);
+                let make =
+                    async |place: &RemotePlace| place.symlink(context.servers, named, link, replaces).await;
                 place.with(context, make).await
             }
         }

@@ -16,7 +16,6 @@ use crate::{
         transfer::Replaces,
     },
     error::{Error, Result, ResultExt, has_status, is_missing},
-    local::Times,
     name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
     servers::Servers,
@@ -355,9 +354,9 @@ impl RemotePlace {
     /// Makes a symbolic link, where something is there or not; false if that is not to lose its name.
     pub(super) async fn symlink(
         &self,
+        servers: &Servers,
         (link, tag): (&[u8], Tag),
-        target: &[u8],
-        times: Option<Times>,
+        (target, kept): (&[u8], Option<Attributes>),
         replaces: Replaces,
     ) -> Result<bool> {
         let Self { client, handle, remote, .. } = self;
@@ -383,9 +382,10 @@ impl RemotePlace {
                 made => made.at(&shown)?,
             }
         };
-        if let Some(times) = times {
-            // Few servers can; a link without its time is still the link.
-            let _ = client.set_attributes(entry.handle, set_times(times)).await;
+        if let Some(kept) = kept {
+            // Few servers can; a link without them is still the link.
+            let times = client.set_attributes(entry.handle, set_times(kept.times));
+            let _ = tokio::join!(self.give(servers, entry.handle, kept), times);
         }
         Ok(true)
     }

@@ -28,6 +28,35 @@ fn change(target: &Path, seconds: u64, in_place: bool) {
 }
 
 #[tokio::test]
+async fn links_keep_times_and_owners() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test gives files to others: run it as root, as CI does"
+    );
+    for (way, owner) in WAYS.into_iter().flat_map(|way| [0, 1234].map(|owner| (way, owner))) {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        fs::create_dir(&ends.source).unwrap();
+        symlink("elsewhere", ends.source.join("link")).unwrap();
+        std::os::unix::fs::lchown(ends.source.join("link"), Some(owner), Some(owner)).unwrap();
+        fs::create_dir(&ends.target).unwrap();
+        let times = |root: &Path| fs::symlink_metadata(root.join("link")).unwrap().modified().unwrap();
+        let asked = || trial.served()[Procedure::Setattr.number() as usize];
+        let before = asked();
+        let ran = trial.sync(&ends, &[]).await;
+        assert!(ran.is_clean(), "{way:?} {:?}", ran.counts);
+        assert_eq!(times(&ends.source), times(&ends.target), "{way:?}");
+        if way == Way::Down {
+            let found = fs::symlink_metadata(ends.target.join("link")).unwrap();
+            assert_eq!((found.uid(), found.gid()), (owner, owner));
+        } else {
+            // This server gives nothing to others: it is asked for the times of the link, and for its owner.
+            assert_eq!(asked() - before, 1 + u64::from(owner != 0), "{way:?} {owner}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn mode_and_time_are_those_of_what_was_compared() {
     const CHECKED: &[&str] = &["--checksum"];
     for Meanwhile { way, options, is_read, seconds } in [
