@@ -400,6 +400,43 @@ fn few_descriptors_make_a_copy_slower_and_no_less_complete() {
     }
 }
 
+/// Directories of which something is done only at the end: names of one file, what only the target has, and what is in the way.
+#[test]
+fn few_descriptors_are_enough_for_many_directories_that_wait() {
+    for (most, directories, below) in [(64, 60, "/e"), (40, 30, "/e"), (1024, 1100, "")] {
+        let server = Server::start();
+        let local = tempfile::tempdir().unwrap();
+        let target = local.path().join("copy");
+        for number in 0..directories {
+            let directory = server.path(&format!("tree/d{number}{below}"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("file"), number.to_string()).unwrap();
+            fs::hard_link(directory.join("file"), server.path(&format!("tree/d{number}/link"))).unwrap();
+        }
+        let arguments = ["sync", "-q", "--delete", &server.url("/tree"), target.to_str().unwrap()];
+        let output = with_descriptors(most, &arguments);
+        assert!(output.status.success(), "{most}: {}", stderr(&output));
+        common::assert_same_tree(&server.path("tree"), &target, true);
+        for number in 0..directories {
+            let directory = server.path(&format!("tree/d{number}{below}"));
+            fs::write(directory.join("new"), "").unwrap();
+            let directory = target.join(format!("d{number}{below}"));
+            fs::create_dir_all(directory.join("new/was")).unwrap();
+            fs::write(directory.join("surplus"), "").unwrap();
+        }
+        let output = with_descriptors(most, &arguments);
+        assert!(output.status.success(), "{most}: {}", stderr(&output));
+        common::assert_same_tree(&server.path("tree"), &target, true);
+        for number in 0..directories {
+            let names = ["file", "link"]
+                .map(|name| if name == "file" { format!("{below}/{name}") } else { format!("/{name}") });
+            let [file, link] = names
+                .map(|name| fs::metadata(format!("{}/d{number}{name}", target.display())).unwrap().ino());
+            assert_eq!(file, link, "{number}");
+        }
+    }
+}
+
 /// Whether the process that a copy runs in waits for a file system.
 #[cfg(target_os = "linux")]
 fn waits_for_fuse(copy: &std::process::Child) -> bool {

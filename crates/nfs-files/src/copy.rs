@@ -412,7 +412,7 @@ impl Run<'_> {
     fn look(&self, frame: &Frame) -> Result<()> {
         // A round trip for a single file would be too much.
         let are_several = self.copy.recursive || self.copy.sources.len() > 1;
-        if frame.is_top() && !are_several {
+        if frame.is_top() && !are_several && matches!(frame.place, Place::Remote(_)) {
             return Ok(());
         }
         match &frame.place {
@@ -583,10 +583,10 @@ impl Run<'_> {
         let target = node.read_link().await?;
         if !self.copy.dry_run {
             frame.touch(self.context).await;
-            let times = self.copy.preserve.then_some(node.attributes.times);
+            let kept = self.copy.preserve.then_some(node.attributes);
             let replaces = self.replaces(present.as_ref().map(Version::from));
             let place = &frame.place;
-            if !place.symlink(self.context, (name, &self.tags), (&target, times), replaces).await? {
+            if !place.symlink(self.context, (name, &self.tags), (&target, kept), replaces).await? {
                 return self.skip_taken(node, &place.name(name));
             }
         }

@@ -3,6 +3,7 @@
 mod holes;
 mod marked;
 mod names;
+mod opened;
 mod own;
 mod part;
 mod source;
@@ -26,6 +27,8 @@ use rustix::{
 
 pub use holes::{Sparse, Writer, holes};
 pub use marked::Marked;
+pub use names::Adjusted;
+use opened::Opened;
 pub use own::Own;
 pub use part::{Mark, Named, Part, close_copy, removed};
 pub use source::{SourceDirectory, SourcePath};
@@ -34,10 +37,8 @@ pub use source::{SourceDirectory, SourcePath};
 /// sends lands inside. A clone is the same open directory.
 #[derive(Clone, Debug)]
 pub struct Directory {
-    fd: Arc<OwnedFd>,
+    opened: Arc<Opened>,
     path: PathBuf,
-    /// Its numbers, once they were asked for.
-    number: OnceLock<(u64, u64)>,
     /// What [`Directory::session`] returns, once it was asked for.
     session: OnceLock<[u8; 16]>,
 }
@@ -68,7 +69,11 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFl
 
 impl Directory {
     fn of(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd: Arc::new(fd), path, number: OnceLock::new(), session: OnceLock::new() }
+        Self { opened: Opened::lasting(fd), path, session: OnceLock::new() }
+    }
+
+    fn fd(&self) -> io::Result<Arc<OwnedFd>> {
+        self.opened.fd()
     }
 
     /// Opens a directory that the user named; links in its path are the user's.
@@ -80,7 +85,7 @@ impl Directory {
 
     /// Creates a directory in this one, or enters it when it is there; says which.
     pub fn create(&self, name: &[u8], mode: u32) -> io::Result<(Self, bool)> {
-        let created = match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
+        let created = match fs::mkdirat(self.fd()?, name, Mode::from_raw_mode(mode as RawMode)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
@@ -90,7 +95,7 @@ impl Directory {
 
     /// Creates a directory in this one and enters it; whether there was nothing of that name.
     fn create_or_else(&self, name: &[u8], mode: u32) -> io::Result<(Option<Self>, bool)> {
-        match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode as RawMode)) {
+        match fs::mkdirat(self.fd()?, name, Mode::from_raw_mode(mode as RawMode)) {
             Ok(()) => Ok((Some(self.enter(name)?), true)),
             Err(Errno::EXIST) => Ok((None, false)),
             Err(error) => Err(error.into()),
@@ -99,37 +104,74 @@ impl Directory {
 
     /// Enters a directory in this one.
     pub fn enter(&self, name: &[u8]) -> io::Result<Self> {
-        let fd = fs::openat(&self.fd, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-        Ok(Self::of(fd, self.join(name)))
+        let (opened, session) = (self.opened.enter(name)?, OnceLock::new());
+        Ok(Self { opened, path: self.join(name), session })
     }
 
     /// Returns what a name stands for; a link stands for itself.
     pub fn stat(&self, name: &[u8]) -> io::Result<Option<Stat>> {
-        match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match fs::statat(self.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Creates a symbolic link; a file or link of that name is replaced, if it may be. False if not.
+    /// Creates a symbolic link, which may keep times and owner; a file or link of that name is replaced, if it may be. False if not.
     pub fn symlink(
         &self,
         name: &[u8],
         target: &[u8],
-        may_replace: impl FnOnce(&Stat) -> bool,
+        kept: Option<(Times, (u32, u32))>,
+        may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<bool> {
-        match fs::symlinkat(target, &self.fd, name) {
-            Err(Errno::EXIST) => {
-                let mut temporary = crate::name::temporary(name);
-                if self.remove(&temporary).is_err() {
-                    temporary = crate::name::fresh(name);
-                }
-                fs::symlinkat(target, &self.fd, &temporary[..])?;
-                self.rename_if(&temporary, name, may_replace)
+        let fd = self.fd()?;
+        if kept.is_none() {
+            match fs::symlinkat(target, &fd, name) {
+                Err(Errno::EXIST) => {}
+                made => return Ok(made.map(|()| true)?),
             }
-            made => Ok(made.map(|()| true)?),
         }
+        let mut temporary = crate::name::temporary(name);
+        let mut made = fs::symlinkat(target, &fd, &temporary[..]);
+        if let Err(Errno::EXIST) = made {
+            if self.remove(&temporary).is_err() {
+                temporary = crate::name::fresh(name);
+            }
+            made = fs::symlinkat(target, &fd, &temporary[..]);
+        }
+        made?;
+        if let Some((times, owner)) = kept {
+            // As on a server: a link without them is still the link.
+            let _ = self.keep_of_link(&temporary, times, owner);
+        }
+        self.rename_if(&temporary, name, may_replace)
+    }
+
+    /// Sets owner and times of a link, and of nothing else that has its name now.
+    #[cfg(linux)]
+    fn keep_of_link(&self, name: &[u8], times: Times, (uid, gid): (u32, u32)) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = self.fd()?;
+        let link = fs::openat(&fd, name, flags, Mode::empty())?;
+        if Kind::from_raw_mode(fs::fstat(&link)?.st_mode) != Kind::Symlink {
+            return Ok(());
+        }
+        if let Some((uid, gid)) = given(uid, gid) {
+            let _ = fs::chownat(&link, "", uid, gid, AtFlags::EMPTY_PATH);
+        }
+        let times = times.to_timestamps();
+        match fs::utimensat(&link, "", &times, AtFlags::EMPTY_PATH) {
+            // Linux before 5.8.
+            Err(Errno::INVAL) => Ok(fs::utimensat(&fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)?),
+            set => Ok(set?),
+        }
+    }
+
+    /// Sets the times of a link: an owner could be given to whatever has its name now.
+    #[cfg(not(linux))]
+    fn keep_of_link(&self, name: &[u8], times: Times, _: (u32, u32)) -> io::Result<()> {
+        Ok(fs::utimensat(self.fd()?, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Gives what has a temporary name another, if what has that may be replaced; false if not. Then, and if it fails, it is removed.
@@ -137,25 +179,40 @@ impl Directory {
         &self,
         temporary: &[u8],
         name: &[u8],
-        may_replace: impl FnOnce(&Stat) -> bool,
+        may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<bool> {
-        let renamed = match self.stat(name) {
-            Ok(there) if there.as_ref().is_none_or(may_replace) => {
-                fs::renameat(&self.fd, temporary, &self.fd, name)
-                    .map_or_else(|error| Err(error.into()), |()| Ok(true))
-            }
-            Ok(_) => Ok(false),
-            Err(error) => Err(error),
-        };
+        let renamed = self.rename_while(temporary, name, may_replace);
         if !matches!(renamed, Ok(true)) {
             let _ = self.remove(temporary);
         }
         renamed
     }
 
+    /// As [`Directory::rename_if`]; what has the temporary name stays if that fails.
+    fn rename_while(
+        &self,
+        temporary: &[u8],
+        name: &[u8],
+        may_replace: impl Fn(&Stat) -> bool,
+    ) -> io::Result<bool> {
+        let rename = || self.fd().and_then(|fd| Ok(fs::renameat(&fd, temporary, &fd, name).map(|()| true)?));
+        for _ in 0..part::MOST_ATTEMPTS {
+            match self.stat(name)? {
+                Some(there) if may_replace(&there) => return rename(),
+                Some(_) => return Ok(false),
+                None => match self.rename_if_free(temporary, name)? {
+                    Named::Yes => return Ok(true),
+                    Named::Unknown => return rename(),
+                    Named::Taken => {}
+                },
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
+    }
+
     /// Removes a file, if it is there.
     pub fn remove(&self, name: &[u8]) -> io::Result<()> {
-        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+        match fs::unlinkat(self.fd()?, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -163,22 +220,19 @@ impl Directory {
 
     /// Sets the permissions of the directory itself.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(fs::fchmod(&self.fd, Mode::from_raw_mode(mode as RawMode))?)
+        Ok(fs::fchmod(self.fd()?, Mode::from_raw_mode(mode as RawMode))?)
     }
 
     /// Sets the times of the directory itself.
     pub fn set_times(&self, times: Times) -> io::Result<()> {
-        Ok(fs::futimens(&self.fd, &times.to_timestamps())?)
+        Ok(fs::futimens(self.fd()?, &times.to_timestamps())?)
     }
 
     /// Gives the directory itself to somebody, if we may.
     pub fn set_owner(&self, uid: u32, gid: u32) {
-        give(&self.fd, uid, gid);
-    }
-
-    /// Sets the times of a link in this directory.
-    pub fn set_link_times(&self, name: &[u8], times: Times) -> io::Result<()> {
-        Ok(fs::utimensat(&self.fd, name, &times.to_timestamps(), AtFlags::SYMLINK_NOFOLLOW)?)
+        if let Ok(fd) = self.fd() {
+            give(fd, uid, gid);
+        }
     }
 
     /// Opens a file of this user's in this directory for this run alone, creating it if need be: regular, with one name, nobody else's
@@ -225,13 +279,13 @@ impl Directory {
         let new = crate::name::fresh(name);
         let file = part::create(self, &new, 0o600)?;
         let written = file.write_all_at(bytes, 0);
-        let renamed = written.and_then(|()| Ok(fs::renameat(&self.fd, &new[..], &self.fd, name)?));
+        let renamed = written.and_then(|()| Ok(fs::renameat(self.fd()?, &new[..], self.fd()?, name)?));
         renamed.inspect_err(|_| drop(self.remove(&new)))
     }
 
     /// Opens a regular file in this directory for reading; anything else is refused.
     pub fn read(&self, name: &[u8]) -> io::Result<File> {
-        open_regular(&self.fd, name, OFlags::NOFOLLOW)
+        open_regular(self.fd()?, name, OFlags::NOFOLLOW)
     }
 
     /// Returns which time a file here has that is given this one: a new file is made for it, and removed.
@@ -250,7 +304,8 @@ impl Directory {
     pub fn time_step(&self) -> Duration {
         /// The number of FAT in Linux (statfs(2)).
         const MSDOS_SUPER_MAGIC: u64 = 0x4d44;
-        let is_fat = fs::fstatfs(&self.fd).is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC);
+        let found = self.fd().and_then(|fd| Ok(fs::fstatfs(fd)?));
+        let is_fat = found.is_ok_and(|found| found.f_type as u64 == MSDOS_SUPER_MAGIC);
         if is_fat { Duration::from_secs(2) } else { Duration::ZERO }
     }
 
@@ -267,12 +322,21 @@ impl Directory {
 
     /// Returns what the directory itself is now.
     pub fn own_stat(&self) -> io::Result<Stat> {
-        Ok(fs::fstat(&self.fd)?)
+        Ok(fs::fstat(self.fd()?)?)
     }
 
     /// Returns the numbers of the file system and of the directory in it; zeros where the system does not tell.
     pub fn number(&self) -> (u64, u64) {
-        *self.number.get_or_init(|| fs::fstat(&self.fd).map_or((0, 0), |stat| number(&stat)))
+        self.opened.number
+    }
+
+    /// Whether two directories are on one file system, mounted in one place, as far as the system tells: what is bound to a directory
+    /// ("mount --bind") may be of the same file system.
+    pub fn is_on_mount_of(&self, other: &Self) -> bool {
+        let [Ok(mount), Ok(its)] = [self, other].map(|it| it.fd().map(|fd| mount_number(&fd))) else {
+            return false;
+        };
+        self.number().0 == other.number().0 && (mount == its || [mount, its].contains(&0))
     }
 
     /// Whether the last name of another directory's path stands for that in this one, as far as that can be told.
@@ -301,7 +365,7 @@ impl Directory {
             if boot == [0; 16] {
                 return boot;
             }
-            let numbers = [device.to_le_bytes(), mount_number(&self.fd).to_le_bytes()];
+            let numbers = [device.to_le_bytes(), self.fd().map_or(0, |fd| mount_number(&fd)).to_le_bytes()];
             let digest = blake3::hash(&[&boot[..], numbers.as_flattened()].concat());
             digest.as_bytes().first_chunk().copied().unwrap_or_default()
         };
@@ -345,6 +409,7 @@ impl StateHome {
     pub fn key(&self) -> io::Result<Key> {
         const NAME: &[u8] = b"key";
         let directory = self.open()?;
+        let fd = directory.fd()?;
         for _ in 0..KEY_ATTEMPTS {
             if let Some(file) = directory.read_own(NAME)? {
                 let mut key = [0; 32];
@@ -356,10 +421,10 @@ impl StateHome {
             // Whole before it has its name: another run may be looking for it.
             let temporary = crate::name::fresh(NAME);
             part::create(&directory, &temporary, 0o600)?.write_all_at(&key, 0)?;
-            let mut linked = fs::linkat(&directory.fd, &temporary[..], &directory.fd, NAME, AtFlags::empty());
+            let mut linked = fs::linkat(&fd, &temporary[..], &fd, NAME, AtFlags::empty());
             if let Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) = linked {
                 // A file system without hard links.
-                linked = fs::renameat(&directory.fd, &temporary[..], &directory.fd, NAME);
+                linked = fs::renameat(&fd, &temporary[..], &fd, NAME);
             }
             directory.remove(&temporary)?;
             match linked {
@@ -526,12 +591,16 @@ impl Times {
 
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
 pub fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
-    if rustix::process::geteuid().is_root() {
-        // The highest number is nobody's: it asks the system to change nothing.
-        let uid = (uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
-        let gid = (gid != u32::MAX).then(|| fs::Gid::from_raw(gid));
+    if let Some((uid, gid)) = given(uid, gid) {
         let _ = fs::fchown(file, uid, gid);
     }
+}
+
+/// Returns to whom something is given, if we may. The highest number is nobody's: it asks the system to change nothing.
+fn given(uid: u32, gid: u32) -> Option<(Option<fs::Uid>, Option<fs::Gid>)> {
+    let uid = (uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
+    let gid = (gid != u32::MAX).then(|| fs::Gid::from_raw(gid));
+    rustix::process::geteuid().is_root().then_some((uid, gid))
 }
 
 /// Returns the umask of the process.
@@ -596,11 +665,39 @@ mod tests {
         std::fs::write(place.path().join("file"), b"x").unwrap();
         std::fs::create_dir(place.path().join("dir")).unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        assert!(!directory.symlink(b"file", b"target", |_| false).unwrap());
-        assert!(directory.symlink(b"file", b"target", |_| true).unwrap());
+        assert!(!directory.symlink(b"file", b"target", None, |_| false).unwrap());
+        assert!(directory.symlink(b"file", b"target", None, |_| true).unwrap());
         assert_eq!(std::fs::read_link(place.path().join("file")).unwrap(), Path::new("target"));
-        assert!(directory.symlink(b"dir", b"target", |_| true).is_err());
+        assert!(directory.symlink(b"dir", b"target", None, |_| true).is_err());
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_link_has_its_times_and_its_owner_before_it_has_its_name() {
+        for is_there in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            if is_there {
+                std::fs::write(place.path().join("link"), "old").unwrap();
+            }
+            let directory = Directory::open(place.path()).unwrap();
+            let modified = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            let owner =
+                if rustix::process::geteuid().is_root() { (1234, 4321) } else { (u32::MAX, u32::MAX) };
+            let is_kept = |stat: &Stat| {
+                let found = [stat.st_uid, stat.st_gid];
+                stat.st_mtime == 1_000_000_000 && (owner.0 == u32::MAX || found == [owner.0, owner.1])
+            };
+            let may_replace = |_: &Stat| {
+                let entries = directory.entries().unwrap();
+                let is_link = |stat: &Stat| Kind::from_raw_mode(stat.st_mode) == Kind::Symlink;
+                assert!(entries.iter().any(|(_, stat)| is_link(stat) && is_kept(stat)));
+                true
+            };
+            let kept = Some((Times { accessed: modified, modified }, owner));
+            assert!(directory.symlink(b"link", b"target", kept, may_replace).unwrap());
+            assert!(is_kept(&directory.stat(b"link").unwrap().unwrap()));
+            assert_eq!(directory.entries().unwrap().len(), 1);
+        }
     }
 
     #[test]

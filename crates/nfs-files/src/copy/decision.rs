@@ -11,7 +11,11 @@ use super::{
 use crate::{
     error::{Error, Result},
     event::{Change, Event, Skip, Warning},
+    local::Adjusted,
 };
+
+/// How often what is there is looked at while it changes.
+const MOST_LOOKS: usize = 8;
 
 /// What the command was asked for, as far as it decides.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +166,26 @@ impl Run<'_> {
         name: &[u8],
         present: Option<&Present>,
     ) -> Result<Option<Change>> {
-        let Some(present) = present else { return Ok(Some(Change::New)) };
+        let mut now = present.copied();
+        for _ in 0..MOST_LOOKS {
+            let Some(there) = &now else { return Ok(Some(Change::New)) };
+            if let Some(wanted) = self.wants_over(node, frame, name, there).await? {
+                return Ok(wanted);
+            }
+            now = frame.place.look_up(self.context, name).await?;
+        }
+        let text = format!("{}: is changed or replaced all the time", frame.place.show(name));
+        Err(Error::other(text))
+    }
+
+    /// As [`Run::wants`], of what was found `present`; `None` if something else is there now.
+    async fn wants_over(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: &Present,
+    ) -> Result<Option<Option<Change>>> {
         let rules = Rules {
             overwrite: self.copy.overwrite,
             in_place: self.copy.inplace,
@@ -174,8 +197,11 @@ impl Run<'_> {
         let mut facts = Facts { is_same_file, ..Facts::default() };
         loop {
             match decide(rules, source, there, facts) {
-                Ok(Decision::Copy(change)) => return Ok(Some(change)),
-                Ok(decision) => return self.leave(decision, node, frame, name, present).await.map(|()| None),
+                Ok(Decision::Copy(change)) => return Ok(Some(Some(change))),
+                Ok(decision) => {
+                    let is_left = self.leave(decision, node, frame, name, present).await?;
+                    return Ok(is_left.then_some(None));
+                }
                 Err(question) => self.find_out(question, node, frame, name, present, &mut facts).await?,
             }
         }
@@ -215,7 +241,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Does what is to be done where nothing is copied, and says why.
+    /// Does what is to be done where nothing is copied, and says why; false if something else is there now.
     async fn leave(
         &self,
         decision: Decision,
@@ -223,26 +249,28 @@ impl Run<'_> {
         frame: &Frame,
         name: &[u8],
         present: &Present,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let target = frame.place.name(name);
         let shown = &target.shown;
         let refusal = match decision {
-            Decision::Copy(_) => return Ok(()),
-            Decision::Skip(reason) => return self.skip(node, &target, reason),
+            Decision::Copy(_) => return Ok(true),
+            Decision::Skip(reason) => return self.skip(node, &target, reason).map(|()| true),
             Decision::SkipOfOtherSize => {
                 self.warn(Warning::OtherSize { source: &node.name(), target: &target });
-                return self.skip(node, &target, Skip::NotOlder);
+                return self.skip(node, &target, Skip::NotOlder).map(|()| true);
             }
             Decision::KeepNewer { may_be_same } => {
                 self.context.servers.activity().file_done();
                 let (source, target) = (&node.name(), &target);
-                return self.context.events.tell(&Event::KeptNewer { source, target, may_be_same });
+                let kept = Event::KeptNewer { source, target, may_be_same };
+                return self.context.events.tell(&kept).map(|()| true);
             }
             Decision::Unchanged { is_same_time } => {
-                if self.adjust(node, frame, name, present, is_same_time).await? {
-                    return Ok(());
-                }
-                return self.unchanged(node, &target);
+                return match self.adjust(node, frame, name, present, is_same_time).await? {
+                    Adjusted::Yes => Ok(true),
+                    Adjusted::NotKept => self.unchanged(node, &target).map(|()| true),
+                    Adjusted::Another => Ok(false),
+                };
             }
             Decision::Refuse(refusal) => refusal,
         };

@@ -198,7 +198,7 @@ impl Place {
         &self,
         context: Context<'_>,
         (link, tags): (&[u8], &Tags),
-        (target, times): (&[u8], Option<Times>),
+        (target, kept): (&[u8], Option<Attributes>),
         replaces: Replaces,
     ) -> Result<bool> {
         match self {
@@ -206,19 +206,15 @@ impl Place {
             Self::Local { directory, .. } => {
                 let path = directory.join(link);
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
-                let made = directory.symlink(link, target, may_replace);
-                if !made.map_err(|error| local(&path, &error))? {
-                    return Ok(false);
-                }
-                if let Some(times) = times {
-                    // As on a server: a link without its time is still the link.
-                    let _ = directory.set_link_times(link, times);
-                }
-                Ok(true)
+                let kept = kept.map(|it| (it.times, (it.uid, it.gid)));
+                let made = directory.symlink(link, target, kept, may_replace);
+                made.map_err(|error| local(&path, &error))
             }
             Self::Remote(place) => {
                 let named = (link, tags.own());
-                let make = async |place: &RemotePlace| place.symlink(named, target, times, replaces).await;
+                let link = (target, kept);
+                let make =
+                    async |place: &RemotePlace| place.symlink(context.servers, named, link, replaces).await;
                 place.with(context, make).await
             }
         }
@@ -492,17 +488,27 @@ mod tests {
         let context = Context { servers: &connections, events: &served::Silent };
         let state = tempfile::tempdir().unwrap();
         let tags = Tags::new(&StateHome::at(state.path()));
-        for procedure in [Procedure::Create, Procedure::Rename] {
+        for (procedure, is_empty) in [
+            (Some(Procedure::Create), false),
+            (Some(Procedure::Rename), false),
+            // Nothing fails: RENAME replaces an empty directory.
+            (None, true),
+        ] {
             for is_there in [true, false] {
                 let found = remote::find(context, &served::remote(&server, "/")).await.unwrap();
                 let place = Place::remote_around(found, b"new", None, None);
                 // The other one has renamed it by then.
-                let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
-                let rule = Rule { calls, when, action: Action::Fail(Status::NOENT) };
-                server.service(|service| service.set_faults(Faults::from(vec![rule])));
+                let rule = |procedure| {
+                    let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
+                    Rule { calls, when, action: Action::Fail(Status::NOENT) }
+                };
+                let rules: Vec<_> = procedure.map(rule).into_iter().collect();
+                server.service(|service| service.set_faults(Faults::from(rules)));
                 if is_there {
                     std::fs::create_dir(server.path("new")).unwrap();
-                    std::fs::write(server.path("new/file"), "").unwrap();
+                    if !is_empty {
+                        std::fs::write(server.path("new/file"), "").unwrap();
+                    }
                 }
                 let (named, mark) = ((&b"new"[..], &tags), Some(&b"/source\nkey"[..]));
                 let made = place.directory(context, named, 0o755, false, mark);

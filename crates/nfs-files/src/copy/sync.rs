@@ -18,6 +18,7 @@ use super::{
 use crate::{
     error::Result,
     event::{Change, Name, NotDone, Skip, Warning},
+    local::Adjusted,
 };
 
 /// How a sync differs from a copy.
@@ -75,7 +76,7 @@ impl Syncing {
 }
 
 impl Run<'_> {
-    /// Gives a file with the right contents the mode and the time of its source; whether it had others.
+    /// Gives a file with the right contents the mode and the time of its source, unless it is another one now. What it was given is said.
     pub(super) async fn adjust(
         &self,
         node: &Node,
@@ -83,14 +84,14 @@ impl Run<'_> {
         name: &[u8],
         present: &Present,
         is_same_time: bool,
-    ) -> Result<bool> {
+    ) -> Result<Adjusted> {
         let [source, there] = [&node.attributes, &present.attributes];
         // Who runs it is to get the rights of nobody else than of its owner there.
         let leaves_out = source.mode & SET_ID != 0 && (source.uid, source.gid) != (there.uid, there.gid);
         let mode = source.mode & 0o7777 & if leaves_out { !SET_ID } else { !0 };
         let is_same_mode = there.mode & 0o7777 == mode;
         if node.kind != Kind::File || (is_same_mode && is_same_time) {
-            return Ok(false);
+            return Ok(Adjusted::NotKept);
         }
         if !self.copy.dry_run {
             let last = (!is_same_mode).then_some(mode);
@@ -98,11 +99,12 @@ impl Run<'_> {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
             }
             let times = (!is_same_time).then_some(node.attributes.times);
-            if !frame.place.set_file(self.context, name, (present.attributes.mode, last), times).await? {
-                return Ok(false);
+            let set = frame.place.set_file(self.context, name, present, last, times).await?;
+            if set != Adjusted::Yes {
+                return Ok(set);
             }
         }
-        self.say_change(node, frame, name, Change::Attributes).map(|()| true)
+        self.say_change(node, frame, name, Change::Attributes).map(|()| Adjusted::Yes)
     }
 
     /// Says that something is as its source.

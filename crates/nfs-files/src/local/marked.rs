@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs;
 
-use super::Directory;
+use super::{Directory, Named};
 use crate::name::{MARKER, fresh, temporary};
 
 /// A directory on its way to its name: it is made beside the target, gets the mark of an unfinished
@@ -45,10 +45,26 @@ impl<'a> Marked<'a> {
     }
 
     /// Gives it its name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when something else has it, which stays.
     pub fn finish(self) -> io::Result<Directory> {
         let Self { above, name, temporary, made } = self;
-        fs::renameat(&above.fd, &temporary[..], &above.fd, name)?;
-        Ok(Directory { path: above.join(name), ..made })
+        let opened = made.opened.renamed(name)?;
+        // A rename replaces an empty directory.
+        let named = match above.rename_new(&temporary, name)? {
+            Named::Unknown if above.stat(name)?.is_some() => Named::Taken,
+            Named::Unknown => {
+                fs::renameat(above.fd()?, &temporary[..], above.fd()?, name)?;
+                Named::Yes
+            }
+            named => named,
+        };
+        if named == Named::Taken {
+            clear(above, &temporary);
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Ok(Directory { opened, path: above.join(name), ..made })
     }
 }
 
@@ -56,8 +72,38 @@ impl<'a> Marked<'a> {
 fn clear(above: &Directory, temporary: &[u8]) {
     if let Ok(left) = above.enter(temporary) {
         let _ = left.remove(MARKER);
-        let _ = fs::unlinkat(&above.fd, temporary, AtFlags::REMOVEDIR);
+        let _ = above.remove_path(temporary, true, &[]);
     } else {
         let _ = above.remove(temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_somebody_else_has_made_meanwhile_stays() {
+        for is_there in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let above = Directory::open(place.path()).unwrap();
+            let made = Marked::make(&above, b"new", 0o755).unwrap();
+            made.mark(b"source").unwrap();
+            let path = place.path().join("new");
+            if is_there {
+                std::fs::create_dir(&path).unwrap();
+            }
+            let theirs = std::fs::metadata(&path).ok().map(|it| it.ino());
+            let finished = made.finish().map(|it| it.number().1).map_err(|error| error.kind());
+            let found = std::fs::metadata(&path).unwrap().ino();
+            match theirs {
+                Some(theirs) => assert_eq!((found, finished), (theirs, Err(io::ErrorKind::AlreadyExists))),
+                None => assert_eq!(finished, Ok(found)),
+            }
+            let names = above.entries().unwrap();
+            assert_eq!(names.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), [b"new"], "{is_there}");
+        }
     }
 }

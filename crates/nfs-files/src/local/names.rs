@@ -1,24 +1,31 @@
 //! What a sync does with the names in a local directory.
 
-use std::{
-    fs::{File, Permissions},
-    io,
-    os::unix::fs::PermissionsExt,
-};
+use std::{fs::Permissions, io, os::unix::fs::PermissionsExt};
 
 use rustix::{
     fs::{self, AtFlags, Dir, Stat},
     io::Errno,
 };
 
-use super::{Directory, Named, Times};
+use super::{Directory, Named, Times, number};
 use crate::name::{fresh, linked};
+
+/// Whether a file got the mode and the times of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adjusted {
+    /// It has them.
+    Yes,
+    /// The file system does not keep them.
+    NotKept,
+    /// It is not what it was, or its name is another file's: nothing was set.
+    Another,
+}
 
 impl Directory {
     /// Returns what is in the directory, without `.` and `..`.
     pub fn entries(&self) -> io::Result<Vec<(Vec<u8>, Stat)>> {
         let mut entries = Vec::new();
-        for entry in Dir::read_from(&self.fd)? {
+        for entry in Dir::read_from(self.fd()?)? {
             let name = entry?.file_name().to_bytes().to_vec();
             if name == b"." || name == b".." {
                 continue;
@@ -70,41 +77,99 @@ impl Directory {
             None => (self, path),
         };
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        match fs::unlinkat(&directory.fd, name, flags) {
+        match fs::unlinkat(directory.fd()?, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(Ok(())),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Gives a file of another directory a name in this one, where something is there or not; unknown where the file system has no such
-    /// links.
+    /// Gives what has a temporary name another, if nothing has that and that can be told in one step.
+    #[cfg(linux)]
+    pub(super) fn rename_new(&self, temporary: &[u8], name: &[u8]) -> io::Result<Named> {
+        let fd = self.fd()?;
+        match fs::renameat_with(&fd, temporary, &fd, name, fs::RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Named::Yes),
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::NOTTY) => {
+                Ok(Named::Unknown)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cannot tell in one step whether something has a name.
+    #[cfg(not(linux))]
+    pub(super) const fn rename_new(&self, _: &[u8], _: &[u8]) -> io::Result<Named> {
+        Ok(Named::Unknown)
+    }
+
+    /// As [`Directory::rename_new`], also where only a second name can tell.
+    pub(super) fn rename_if_free(&self, temporary: &[u8], name: &[u8]) -> io::Result<Named> {
+        let named = self.rename_new(temporary, name)?;
+        if named != Named::Unknown {
+            return Ok(named);
+        }
+        let fd = self.fd()?;
+        match fs::linkat(&fd, temporary, &fd, name, AtFlags::empty()) {
+            Ok(()) => self.remove(temporary).map(|()| Named::Yes),
+            Err(Errno::EXIST) => Ok(Named::Taken),
+            Err(_) => Ok(Named::Unknown),
+        }
+    }
+
+    /// Gives a file of another directory, which has these numbers, a name in this one, where something is there or not; unknown where the
+    /// file system has no such links, or where the file is another one now.
     pub fn hard_link(
         &self,
         name: &[u8],
-        (there, file): (&Self, &[u8]),
+        (there, file, numbers): (&Self, &[u8], (u64, u64)),
         is_there: bool,
-        may_replace: impl FnOnce(&Stat) -> bool,
+        may_replace: impl Fn(&Stat) -> bool,
     ) -> io::Result<Named> {
         let mut linked = linked(name);
-        if is_there && self.remove(&linked).is_err() {
-            linked = fresh(name);
+        let (from, to) = (there.fd()?, self.fd()?);
+        let link = |linked: &[u8]| fs::linkat(&from, file, &to, linked, AtFlags::empty());
+        let mut made = link(&linked);
+        if let Err(Errno::EXIST) = made {
+            if self.remove(&linked).is_err() {
+                linked = fresh(name);
+            }
+            made = link(&linked);
         }
-        let first = if is_there { &linked[..] } else { name };
-        match fs::linkat(&there.fd, file, &self.fd, first, AtFlags::empty()) {
+        match made {
             Ok(()) => {}
-            Err(Errno::EXIST) if !is_there => return Ok(Named::Taken),
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
                 return Ok(Named::Unknown);
             }
             Err(error) => return Err(error.into()),
         }
-        let is_named = !is_there || self.rename_if(first, name, may_replace)?;
-        Ok(if is_named { Named::Yes } else { Named::Taken })
+        let is_the_one = self.stat(&linked)?.is_some_and(|found| number(&found) == numbers);
+        let named = match is_there {
+            _ if !is_the_one => Ok(Named::Unknown),
+            true => {
+                let is_named = self.rename_if(&linked, name, may_replace);
+                is_named.map(|is_named| if is_named { Named::Yes } else { Named::Taken })
+            }
+            false => self.rename_if_free(&linked, name),
+        };
+        // A rename of one name of a file to another does nothing (rename(2)).
+        self.remove(&linked)?;
+        named
     }
 
-    /// Sets mode and times of a file, which is no link; false where the file system does not keep them.
-    pub fn set_file(&self, name: &[u8], mode: Option<u32>, times: Option<Times>) -> io::Result<bool> {
-        let file: File = self.read(name)?;
+    /// Sets mode and times of a file, which is no link, if it is the one that was looked at.
+    pub fn set_file(
+        &self,
+        name: &[u8],
+        is_the_one: impl FnOnce(&Stat) -> bool,
+        mode: Option<u32>,
+        times: Option<Times>,
+    ) -> io::Result<Adjusted> {
+        let file = self.read_if(name, |_| true)?;
+        let found = file.map(|file| fs::fstat(&file).map(|stat| (file, stat))).transpose()?;
+        let Some((file, _)) = found.filter(|(_, stat)| is_the_one(stat)) else {
+            return Ok(Adjusted::Another);
+        };
         let set = mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)));
         let set = set.and_then(|()| match times {
             Some(times) => Ok(fs::futimens(&file, &times.to_timestamps())?),
@@ -114,15 +179,15 @@ impl Directory {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
             {
-                Ok(false)
+                Ok(Adjusted::NotKept)
             }
-            set => set.map(|()| true),
+            set => set.map(|()| Adjusted::Yes),
         }
     }
 
     /// Reads where a link in this directory points to.
     pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
+        Ok(fs::readlinkat(self.fd()?, name, Vec::new())?.into_bytes())
     }
 }
 
@@ -192,7 +257,8 @@ mod tests {
         std::fs::write(place.path().join("b"), b"b").unwrap();
         let directory = Directory::open(place.path()).unwrap();
         let link = |name: &[u8], is_there, may_replace: bool| {
-            directory.hard_link(name, (&directory, b"a"), is_there, |_| may_replace).unwrap()
+            let numbers = number(&directory.stat(b"a").unwrap().unwrap());
+            directory.hard_link(name, (&directory, b"a", numbers), is_there, |_| may_replace).unwrap()
         };
         assert_eq!([link(b"b", true, false), link(b"b", false, true)], [Named::Taken; 2]);
         assert_eq!(std::fs::read(place.path().join("b")).unwrap(), b"b");
@@ -200,5 +266,31 @@ mod tests {
         let entries = directory.entries().unwrap();
         assert_eq!(entries.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
         assert!(entries.iter().all(|(_, stat)| stat.st_nlink == 3));
+        // Somebody else has made the link meanwhile.
+        assert_eq!(link(b"b", true, true), Named::Yes);
+        assert_eq!(directory.entries().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_gets_no_further_name() {
+        for is_there in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let path = |name: &str| place.path().join(name);
+            std::fs::write(path("a"), "copied").unwrap();
+            let directory = Directory::open(place.path()).unwrap();
+            let numbers = number(&directory.stat(b"a").unwrap().unwrap());
+            std::fs::write(path("other"), "another's").unwrap();
+            std::fs::rename(path("other"), path("a")).unwrap();
+            if is_there {
+                std::fs::write(path("b"), "old").unwrap();
+            }
+            let named = directory.hard_link(b"b", (&directory, b"a", numbers), is_there, |_| true).unwrap();
+            assert_eq!(named, Named::Unknown);
+            let expected = [&b"a"[..], b"b"];
+            let found = directory.entries().unwrap();
+            let found: Vec<_> = found.iter().map(|(name, _)| &name[..]).collect();
+            assert_eq!(found, expected[..1 + usize::from(is_there)]);
+            assert_eq!(std::fs::read(path("b")).ok(), is_there.then(|| b"old".to_vec()));
+        }
     }
 }

@@ -50,7 +50,7 @@ pub enum Named {
 type Number = (u64, u64);
 
 /// How often a name is tried that others take and leave.
-const MOST_ATTEMPTS: usize = 8;
+pub(super) const MOST_ATTEMPTS: usize = 8;
 
 /// What a file of this run is known by to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ impl Part {
             return Err(removed());
         }
         close_copy(&self.file)?;
-        let (directory, flags) = (&self.directory.fd, RenameFlags::NOREPLACE);
+        let (directory, flags) = (&self.directory.fd()?, RenameFlags::NOREPLACE);
         match fs::renameat_with(directory, &temporary[..], directory, &self.name[..], flags) {
             Ok(()) => {
                 self.is_passing = false;
@@ -261,7 +261,7 @@ impl Part {
             return Err(removed());
         }
         close_copy(&self.file)?;
-        let directory = &self.directory.fd;
+        let directory = &self.directory.fd()?;
         match fs::linkat(directory, &temporary[..], directory, &self.name[..], AtFlags::empty()) {
             Ok(()) => {
                 self.directory.remove(temporary)?;
@@ -286,7 +286,7 @@ impl Part {
             if !self.is_named(temporary)? {
                 return Err(removed());
             }
-            let directory = &self.directory.fd;
+            let directory = &self.directory.fd()?;
             fs::renameat(directory, &temporary[..], directory, &self.name[..])?;
         }
         self.is_passing = false;
@@ -343,7 +343,7 @@ pub(super) fn create(directory: &Directory, name: &[u8], mode: u32) -> io::Resul
     // Nobody else is to write it before it is complete, whatever its last mode.
     let mode = Mode::from_raw_mode((mode & !0o022) as RawMode);
     let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
-    let file = File::from(fs::openat(&directory.fd, name, flags, mode)?);
+    let file = File::from(fs::openat(directory.fd()?, name, flags, mode)?);
     lock(&file)?;
     Ok(file)
 }
@@ -359,7 +359,7 @@ fn lock(file: &File) -> io::Result<()> {
 /// Looks what has a temporary name.
 fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<Found> {
     // What cannot be opened is not what is looked for: a link, a directory, or a file that has its last mode already.
-    let file = match fs::openat(&directory.fd, name, OPEN, Mode::empty()) {
+    let file = match fs::openat(directory.fd()?, name, OPEN, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(Found::Gone),
         Err(_) => return Ok(Found::Other),
@@ -413,7 +413,7 @@ fn open_if(
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => return created,
         }
-        match fs::openat(&directory.fd, name, OPEN, Mode::empty()).map(File::from) {
+        match fs::openat(directory.fd()?, name, OPEN, Mode::empty()).map(File::from) {
             Ok(file) if is_good(&file) => {
                 // Others may hold a lock of their own file for as long as they like.
                 lock(&file).map_err(|error| if is_own(&file) { error } else { taken() })?;
@@ -432,7 +432,8 @@ fn open_if(
 fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
     loop {
         let flags = OPEN | OFlags::CREATE;
-        let file = File::from(fs::openat(&directory.fd, name, flags, Mode::from_raw_mode(mode as RawMode))?);
+        let file =
+            File::from(fs::openat(directory.fd()?, name, flags, Mode::from_raw_mode(mode as RawMode))?);
         lock(&file)?;
         // Another run may have replaced it between the two calls.
         if is_at(&file, directory, name)? {

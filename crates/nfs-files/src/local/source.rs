@@ -140,7 +140,7 @@ impl SourceDirectory {
     /// Returns the names in it, in no order, without `.` and `..`.
     pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
-        for entry in fs::Dir::read_from(&self.directory.fd)? {
+        for entry in fs::Dir::read_from(self.directory.fd()?)? {
             let name = entry?.file_name().to_bytes().to_vec();
             if name != b"." && name != b".." {
                 names.push(name);
@@ -163,7 +163,7 @@ fn above<'a>(root: &Directory, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = match parent {
         Some(parent) => open_beneath(root, parent, OPEN_DIRECTORY)?,
-        None => root.fd.try_clone()?,
+        None => root.fd()?.try_clone()?,
     };
     Ok((directory, name))
 }
@@ -175,7 +175,7 @@ fn open_beneath(root: &Directory, path: &Path, flags: OFlags) -> rustix::io::Res
         use rustix::fs::ResolveFlags;
 
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        match fs::openat2(&root.fd, path, flags, Mode::empty(), resolve) {
+        match fs::openat2(descriptor(root)?, path, flags, Mode::empty(), resolve) {
             // Linux before 5.6, or a sandbox that does not know the call; or something is being renamed.
             Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL | Errno::TOOBIG) => {}
             opened => return opened,
@@ -184,13 +184,18 @@ fn open_beneath(root: &Directory, path: &Path, flags: OFlags) -> rustix::io::Res
     walk(root, path, flags)
 }
 
+fn descriptor(root: &Directory) -> rustix::io::Result<Arc<OwnedFd>> {
+    root.fd().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT))
+}
+
 /// As [`open_beneath`], one name after the other.
 fn walk(root: &Directory, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mut directory: Option<OwnedFd> = None;
+    let root = descriptor(root)?;
     let mut names = path.iter().peekable();
     while let Some(name) = names.next() {
         let flags = if names.peek().is_some() { OPEN_DIRECTORY } else { flags };
-        let from = directory.as_ref().unwrap_or(&root.fd);
+        let from = directory.as_ref().unwrap_or(&root);
         directory = Some(fs::openat(from, name, flags | OFlags::NOFOLLOW, Mode::empty())?);
     }
     directory.ok_or(Errno::INVAL)

@@ -1,5 +1,6 @@
 //! Syncs without a process of their own, each with a server in this one.
 
+mod changed;
 mod deletions;
 mod model;
 mod moved;

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes};
+use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes, Time};
 use rustix::fs::Stat;
 
 use super::{Place, Present, RemotePlace, set_times};
 use crate::{
     chain::{self, Chain, Entry},
     context::Context,
-    copy::{frame::Frame, node::Kind, tags::Tags, transfer::Replaces},
+    copy::{
+        frame::Frame,
+        node::Kind,
+        tags::Tags,
+        transfer::{Replaces, Version},
+    },
     error::{Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
-    local::{Named, Times},
+    local::{Adjusted, Named, Times},
     name::{Tag, fresh},
     remote::Children,
 };
@@ -94,11 +99,11 @@ impl Place {
         }
     }
 
-    /// Whether two directories on this machine are on the same file system; servers tell that otherwise.
+    /// Whether two directories on this machine are on the same file system, mounted in one place; servers tell that otherwise.
     pub(in crate::copy) fn is_on_file_system_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local { directory, .. }, Self::Local { directory: other, .. }) => {
-                directory.number().0 == other.number().0
+                directory.is_on_mount_of(other)
             }
             _ => true,
         }
@@ -168,30 +173,37 @@ impl Place {
         }
     }
 
-    /// Sets mode, if it is not as `before`, and times of a file, which is no link; false if the file system changes nothing.
+    /// Sets mode and times of a file, which is no link, if it is what it was found to be.
     pub(in crate::copy) async fn set_file(
         &self,
         context: Context<'_>,
         name: &[u8],
-        (before, mode): (u32, Option<u32>),
+        found: &Present,
+        mode: Option<u32>,
         times: Option<Times>,
-    ) -> Result<bool> {
+    ) -> Result<Adjusted> {
+        let before = Replaces::Only(Version::from(found));
         match self {
-            Self::Planned(_) => Ok(true),
+            Self::Planned(_) => Ok(Adjusted::Yes),
             Self::Local { directory, .. } => {
-                directory.set_file(name, mode, times).map_err(|error| local(&directory.join(name), &error))
+                let is_the_one = |there: &Stat| before.may_replace(Some(&Present::local(there)));
+                let set = directory.set_file(name, is_the_one, mode, times);
+                set.map_err(|error| local(&directory.join(name), &error))
             }
             Self::Remote(place) => {
                 let set = async |at: &RemotePlace| {
                     let attributes = times.map(set_times).unwrap_or_default();
                     let attributes = SetAttributes { mode, ..attributes };
                     let file = at.handle_of(name).await?;
-                    match at.client.set_attributes(file, attributes).await {
+                    let Some(set) = at.set_if(name, file, (found, before), attributes).await? else {
+                        return Ok(Adjusted::Another);
+                    };
+                    match set {
                         Err(error)
                             if has_status(&error, NfsStatus::PERM)
                                 || has_status(&error, NfsStatus::NOTSUPP) =>
                         {
-                            Ok(false)
+                            Ok(Adjusted::NotKept)
                         }
                         Ok(()) if mode.is_some_and(|mode| mode & SET_ID != 0) => {
                             let kept = at.client.metadata(file).await.at(at.remote.join(name))?;
@@ -200,9 +212,12 @@ impl Place {
                                 let server = at.remote.server().to_string();
                                 context.events.tell(&Event::Warning(Warning::SetIdNotKept(&server)))?;
                             }
-                            Ok(are_kept || times.is_some() || kept.mode & 0o7777 != before & 0o7777)
+                            let is_set = are_kept
+                                || times.is_some()
+                                || kept.mode & 0o7777 != found.attributes.mode & 0o7777;
+                            Ok(if is_set { Adjusted::Yes } else { Adjusted::NotKept })
                         }
-                        set => set.at(at.remote.join(name)).map(|()| true),
+                        set => set.at(at.remote.join(name)).map(|()| Adjusted::Yes),
                     }
                 };
                 place.with(context, set).await
@@ -221,7 +236,8 @@ impl Place {
         let named = match (self, &there.place) {
             (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => {
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
-                let linked = directory.hard_link(name, (there, first), replaces.was_there(), may_replace);
+                let file = (there, first, file.attributes.file);
+                let linked = directory.hard_link(name, file, replaces.was_there(), may_replace);
                 linked.map_err(|error| local(&directory.join(name), &error))?
             }
             (Self::Remote(place), Self::Remote(_)) => {
@@ -283,6 +299,34 @@ impl RemotePlace {
             Some(handle) => Ok(handle),
             None => Ok(self.client.lookup(self.handle, name).await.at(self.remote.join(name))?.handle),
         }
+    }
+
+    /// Sets attributes of a file if it is what it was `found` to be, which the guard of SETATTR tells (RFC 1813 §3.3.2); `None` if it is
+    /// not. This run may have changed its links meanwhile, and a server may refuse every guard: then it is looked at once more.
+    async fn set_if(
+        &self,
+        name: &[u8],
+        file: FileHandle,
+        (found, before): (&Present, Replaces),
+        attributes: SetAttributes,
+    ) -> Result<Option<Result<(), client::Error>>> {
+        const MOST_LOOKS: usize = 4;
+        let mut changed = found.attributes.changed;
+        for _ in 0..MOST_LOOKS {
+            let set = self.client.set_attributes_if(file, attributes, Time::from_system(changed)).await;
+            if !set.as_ref().is_err_and(|error| has_status(error, NfsStatus::NOT_SYNC)) {
+                return Ok(Some(set));
+            }
+            let there = Place::look_up_in(self, name).await?;
+            match there.filter(|there| before.may_replace(Some(there))) {
+                None => return Ok(None),
+                Some(there) if there.attributes.changed == changed => {
+                    return Ok(Some(self.client.set_attributes(file, attributes).await));
+                }
+                Some(there) => changed = there.attributes.changed,
+            }
+        }
+        Ok(None)
     }
 
     async fn hard_link(

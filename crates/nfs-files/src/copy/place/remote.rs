@@ -16,7 +16,6 @@ use crate::{
         transfer::Replaces,
     },
     error::{Error, Result, ResultExt, has_status, is_missing},
-    local::Times,
     name::{self, MARKER, Tag, is_linked, is_ours},
     remote::{self, Children, Found},
     servers::Servers,
@@ -248,7 +247,14 @@ impl RemotePlace {
         }
         let made = made.at(&remote)?;
         let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
-        let mark = client.create(made.handle, MARKER, attributes).await.at(&remote)?;
+        // RENAME would replace an empty directory that somebody else has made by now.
+        let (mark, there) =
+            tokio::join!(client.create(made.handle, MARKER, attributes), client.lookup(*above, name));
+        let mark = mark.at(&remote)?;
+        if there.is_ok() {
+            self.clear(&temporary).await;
+            return Err(made_by_another(remote));
+        }
         // Without a path in it, it is the mark of any copy.
         let naming = client.write(mark.handle, 0, source, Stability::Stable);
         let renaming = client.rename(made.handle, (*above, &temporary), (*above, name));
@@ -363,9 +369,9 @@ impl RemotePlace {
     /// Makes a symbolic link, where something is there or not; false if that is not to lose its name.
     pub(super) async fn symlink(
         &self,
+        servers: &Servers,
         (link, tag): (&[u8], Tag),
-        target: &[u8],
-        times: Option<Times>,
+        (target, kept): (&[u8], Option<Attributes>),
         replaces: Replaces,
     ) -> Result<bool> {
         let Self { client, handle, remote, .. } = self;
@@ -391,9 +397,10 @@ impl RemotePlace {
                 made => made.at(&shown)?,
             }
         };
-        if let Some(times) = times {
-            // Few servers can; a link without its time is still the link.
-            let _ = client.set_attributes(entry.handle, set_times(times)).await;
+        if let Some(kept) = kept {
+            // Few servers can; a link without them is still the link.
+            let times = client.set_attributes(entry.handle, set_times(kept.times));
+            let _ = tokio::join!(self.give(servers, entry.handle, kept), times);
         }
         Ok(true)
     }

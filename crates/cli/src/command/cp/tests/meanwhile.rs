@@ -63,7 +63,10 @@ async fn a_directory_on_a_server_that_is_moved_meanwhile_is_told() {
 
 #[tokio::test]
 async fn a_directory_here_that_is_moved_meanwhile_is_told() {
-    for moves in MOVES {
+    // A tree into a new directory, or one file into one that is there.
+    for (moves, is_file) in
+        MOVES.map(|moves| (moves, false)).into_iter().chain([(MOVES[0], true), (MOVES[1], true)])
+    {
         let (path, root) = mpsc::channel::<PathBuf>();
         let mut root = None.or(Some(root));
         let trial = Trial::of(Served::watched(move |_, call| {
@@ -77,9 +80,14 @@ async fn a_directory_here_that_is_moved_meanwhile_is_told() {
         fs::create_dir_all(source.join("a/deep")).unwrap();
         fs::write(source.join("a/deep/file"), "file").unwrap();
         path.send(target.parent().unwrap().to_owned()).unwrap();
-        let (result, counts) = trial.copy(&["-r", &from, &to]).await;
+        let file = from.replace("/from", "/from/a/deep/file");
+        if is_file {
+            fs::create_dir(&target).unwrap();
+        }
+        let arguments = if is_file { vec![&file[..], &to] } else { vec!["-r", &from, &to] };
+        let (result, counts) = trial.copy(&arguments).await;
         let is_told = result.is_err() || counts["failed"].as_u64().unwrap() > 0;
-        assert!(is_told, "{moves:?} {counts}");
+        assert!(is_told, "{moves:?} {is_file} {counts}");
     }
 }
 

@@ -162,18 +162,49 @@ async fn a_source_inside_the_target_stays_where_it_is_seen_as_it_was_before() {
     }
 }
 
+/// Something that is mounted, until the test ends.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(place: &Path, arguments: &[&str]) -> Self {
+        let mounted = std::process::Command::new("mount").args(arguments).arg(place).status();
+        assert!(mounted.unwrap().success(), "this test mounts a file system, so it needs root");
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").args(["--lazy"]).arg(&self.0).status();
+    }
+}
+
 #[tokio::test]
 async fn a_mounted_file_system_in_the_target_is_not_emptied() {
-    let trial = Trial::start();
-    let ends = trial.ends(Way::Down, "");
-    plant(&ends.source);
-    let inside = ends.target.join("extra/mounted");
-    fs::create_dir_all(&inside).unwrap();
-    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inside).status();
-    assert!(mounted.unwrap().success(), "this test mounts a file system, so it needs root");
-    fs::write(inside.join("file"), "elsewhere").unwrap();
-    let ran = trial.sync(&ends, &["--delete"]).await;
-    let is_there = inside.join("file").exists();
-    assert!(std::process::Command::new("umount").arg(&inside).status().unwrap().success());
-    assert!(is_there && !ran.is_clean(), "{:?}", ran.counts);
+    for is_bound in [false, true] {
+        for is_in_the_way in [false, true] {
+            for mounted in ["extra", "extra/mounted", "extra/deep/mounted"] {
+                let trial = Trial::start();
+                let ends = trial.ends(Way::Down, "");
+                plant(&ends.source);
+                if is_in_the_way {
+                    write(&ends.source.join("extra"), "a file", 1);
+                }
+                let inside = ends.target.join(mounted);
+                fs::create_dir_all(&inside).unwrap();
+                // On the file system that the target is on.
+                let elsewhere = ends.target.parent().unwrap().join("elsewhere");
+                fs::create_dir(&elsewhere).unwrap();
+                let arguments = [&["-t", "tmpfs", "none"][..], &["--bind", elsewhere.to_str().unwrap()]];
+                let view = Mounted::at(&inside, arguments[usize::from(is_bound)]);
+                write(&inside.join("below/file"), "elsewhere", 1);
+                write(&inside.join("file"), "elsewhere", 1);
+                let ran = trial.sync(&ends, &["--delete"]).await;
+                let are_there = ["below/file", "file"].map(|name| inside.join(name).exists());
+                drop(view);
+                let what = (is_bound, is_in_the_way, mounted);
+                assert!(are_there == [true; 2] && !ran.is_clean(), "{what:?} {:?}", ran.counts);
+            }
+        }
+    }
 }
