@@ -60,9 +60,9 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 
-/// What `nfsw cp` was asked for, checked.
+/// What is to be copied where, and how.
 #[derive(Debug)]
-pub struct Copy {
+pub struct Options {
     /// What to copy.
     pub sources: Vec<Target>,
     /// Where to.
@@ -85,7 +85,7 @@ pub struct Copy {
     pub resume: bool,
     /// Whether copies are read back and compared.
     pub verify: bool,
-    /// Whether nothing is to be done but said.
+    /// Whether nothing is to be done but told.
     pub dry_run: bool,
     /// Which files are taken.
     pub filter: Filter,
@@ -169,7 +169,7 @@ struct Processed {
 
 /// One run of `nfsw cp` or `nfsw sync`.
 struct Run<'a> {
-    copy: &'a Copy,
+    copy: &'a Options,
     context: Context<'a>,
     told: &'a Counting<'a>,
     throttle: stream::Throttle,
@@ -203,14 +203,14 @@ struct Queue {
 ///
 /// # Errors
 /// What ended the run; failures of single files are reported and the rest is copied.
-pub async fn run(copy: &Copy, context: Context<'_>) -> Result<Counts> {
+pub async fn run(copy: &Options, context: Context<'_>) -> Result<Counts> {
     let told = Counting::new(context.events);
     // It is large.
     Box::pin(copy_all(copy, Context { events: &told, ..context }, &told)).await?;
     Ok(told.counts())
 }
 
-async fn copy_all<'a>(copy: &'a Copy, context: Context<'a>, told: &'a Counting<'a>) -> Result<()> {
+async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Counting<'a>) -> Result<()> {
     let throttle = stream::Throttle::new(copy.rate_limit);
     let tags = Tags::new(&copy.state);
     let plan = plan::plan(copy, &tags, context).await?;
@@ -264,7 +264,41 @@ async fn copy_all<'a>(copy: &'a Copy, context: Context<'a>, told: &'a Counting<'
     Ok(())
 }
 
-impl Copy {
+/// Files in flight at once, unless it is said.
+const JOBS: usize = 16;
+
+impl Options {
+    /// Returns what copies these files to that place, into it if it is a directory: no directories, with the modes of new files, over
+    /// what is there; an interrupted copy is resumed.
+    pub fn new(sources: impl IntoIterator<Item = Target>, destination: Target) -> Self {
+        Self {
+            sources: sources.into_iter().collect(),
+            destination,
+            recursive: false,
+            links: Links::Named,
+            is_whole_target: false,
+            preserve: false,
+            overwrite: Overwrite::Always,
+            inplace: false,
+            sparse: local::Sparse::Auto,
+            resume: true,
+            verify: false,
+            dry_run: false,
+            filter: Filter::default(),
+            sync: None,
+            jobs: JOBS,
+            rate_limit: None,
+            state: StateHome::of_user(),
+        }
+    }
+
+    /// Returns what makes the contents of one directory those of another, with modes and times; what only the destination has, and
+    /// what is newer there, stays.
+    pub fn sync(source: Target, destination: Target) -> Self {
+        let sync = Sync { compare: Compare::SizeAndTime, force: false, delete: false, max_delete: None };
+        Self { recursive: true, preserve: true, sync: Some(sync), ..Self::new([source], destination) }
+    }
+
     /// Whether there may be so many files that it is kept which of them are complete.
     fn keeps_list(&self) -> bool {
         let are_many =
@@ -276,7 +310,7 @@ impl Copy {
 
 /// Opens the list of what an interrupted run has copied from the same sources to the same target;
 /// `None` where none is kept.
-fn open_done(copy: &Copy, context: Context<'_>, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
+fn open_done(copy: &Options, context: Context<'_>, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
     let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
     let (session, server) = match &frame.place {
         Place::Remote(place) => ([0; 16], Some(place.client.address())),

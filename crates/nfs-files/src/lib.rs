@@ -1,5 +1,31 @@
 //! What can be done with files on NFSv3 servers: trees copied and synchronised so that any interruption is resumed, found by path or
 //! pattern through links, exports within exports and servers that restart.
+//!
+//! ```no_run
+//! # use std::{ffi::OsStr, sync::Arc};
+//! # use nfs_files::{copy::{self, Options}, event::Event, servers::{Access, Servers}, url::{Remote, Target}, Context, Events, Result};
+//! # use nfs_wireless_client::ClientConfig;
+//! struct Print;
+//!
+//! impl Events for Print {
+//!     fn tell(&self, event: &Event<'_>) -> Result<()> {
+//!         println!("{event:?}");
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # async fn sync() -> Result<()> {
+//! let access = |remote: &Remote| Ok(Access { address: remote.host.to_string(), config: ClientConfig::default() });
+//! let servers = Servers::new(access, Arc::default());
+//! let target = |text: &str| Target::parse(OsStr::new(text)).expect("a path or URL");
+//! let options = Options::sync(target("nas:/srv/photos"), target("photos"));
+//! let counts = copy::run(&options, Context { servers: &servers, events: &Print }).await?;
+//! println!("{} files copied", counts.copied);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! When the same runs again after any end, it goes on where that came to. A run that is dropped ends at once.
 
 #[doc(hidden)]
 pub mod chain;

@@ -3,9 +3,8 @@
 use super::filters::filter;
 use crate::{
     args::{CpArgs, NO_COMPRESSION},
-    copy::{self, Copy, Links, Overwrite},
+    copy::{self, Links, Options, Overwrite},
     exit::{Exit, Failure},
-    local::StateHome,
     log::Log,
     process::Process,
     progress::{Aside, Progress},
@@ -46,22 +45,20 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
 }
 
 /// Reads the targets and options into what they mean.
-fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
+fn check(arguments: &CpArgs) -> anyhow::Result<Options> {
     if is_port(arguments) {
         let text = "-P copies links as links, as for cp; the port is part of the name of a server: nfs://HOST:PORT/PATH";
         return Err(Failure::usage(text));
     }
     let target = |argument| Target::parse(argument).map_err(Failure::usage);
     let recursive = arguments.recursive || arguments.archive;
-    let sources = arguments.sources.iter().map(|source| target(source)).collect::<Result<_, _>>()?;
+    let sources: Vec<_> = arguments.sources.iter().map(|source| target(source)).collect::<Result<_, _>>()?;
     let overwrite = match (arguments.no_clobber, arguments.update) {
         (true, _) => Overwrite::Never,
         (false, true) => Overwrite::Older,
         (false, false) => Overwrite::Always,
     };
-    Ok(Copy {
-        sources,
-        destination: target(&arguments.destination)?,
+    Ok(Options {
         recursive,
         links: match (arguments.no_dereference, arguments.dereference, arguments.follow, recursive) {
             (true, ..) => Links::Never,
@@ -78,10 +75,9 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Copy> {
         verify: arguments.verify,
         dry_run: arguments.dry_run,
         filter: filter(&arguments.filter)?,
-        sync: None,
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
-        state: StateHome::of_user(),
+        ..Options::new(sources, target(&arguments.destination)?)
     })
 }
 

@@ -3,9 +3,9 @@
 use super::filters::filter;
 use crate::{
     args::{NO_COMPRESSION, SyncArgs},
-    copy::{self, Compare, Copy, Links, Overwrite, Sync},
+    copy::{self, Compare, Links, Options, Overwrite, Sync},
     exit::{Exit, Failure},
-    local::{Sparse, StateHome},
+    local::Sparse,
     log::Log,
     process::Process,
     progress::Progress,
@@ -41,7 +41,7 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
 }
 
 /// Reads the targets and options into what they mean.
-fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
+fn check(arguments: &SyncArgs) -> anyhow::Result<Options> {
     // A directory is one, whatever is in its name.
     let target = |argument| Target::parse(argument).map(Target::literal).map_err(Failure::usage);
     let (source, destination) = (target(&arguments.source)?, target(&arguments.destination)?);
@@ -57,19 +57,13 @@ fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
         (_, true) => Compare::Size,
         _ => Compare::SizeAndTime,
     };
-    Ok(Copy {
-        sources: vec![source],
-        destination,
-        recursive: true,
+    Ok(Options {
         links: if arguments.dereference { Links::All } else { Links::Named },
-        is_whole_target: false,
-        preserve: true,
         overwrite: match (arguments.ignore_existing, arguments.update) {
             (true, _) => Overwrite::Never,
             (false, true) => Overwrite::Older,
             (false, false) => Overwrite::Always,
         },
-        inplace: false,
         sparse: if arguments.sparse_always { Sparse::Always } else { arguments.sparse.into() },
         resume: !arguments.no_resume,
         verify: arguments.verify,
@@ -83,7 +77,7 @@ fn check(arguments: &SyncArgs) -> anyhow::Result<Copy> {
         }),
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
-        state: StateHome::of_user(),
+        ..Options::sync(source, destination)
     })
 }
 

@@ -6,7 +6,7 @@ use nfs_wireless_client::{Client, Entry, FileHandle, SetAttributes};
 use tokio::task::JoinHandle;
 
 use super::{
-    Copy, Overwrite,
+    Options, Overwrite,
     node::{Kind, Node, Origin},
     place::target_key,
     resume::{Earlier, SMALL_BYTES},
@@ -39,7 +39,7 @@ pub(super) struct Making {
 
 impl<'a> Ahead<'a> {
     /// Returns what the copy of a file to a server could begin with; `None` where what is there decides whether it is copied at all.
-    pub(super) fn of(copy: &'a Copy, tags: &'a Tags, node: &Node) -> Option<Self> {
+    pub(super) fn of(copy: &'a Options, tags: &'a Tags, node: &Node) -> Option<Self> {
         let Node { origin: Origin::Local(_), kind: Kind::File, attributes: source } = node else {
             return None;
         };

@@ -13,7 +13,7 @@ use nfs_wireless_client::{Client, FileHandle};
 use tokio::task::JoinHandle;
 
 use super::{
-    Copy, Links, Work,
+    Links, Options, Work,
     ahead::{Ahead, Making},
     frame::Frame,
     kept, mark,
@@ -102,7 +102,7 @@ struct Source {
 ///
 /// # Errors
 /// What makes the whole run impossible; sources that are missing are reported, and the others are planned.
-pub(super) async fn plan(copy: &Copy, tags: &Tags, context: Context<'_>) -> Result<Plan> {
+pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> Result<Plan> {
     check(copy)?;
     let mut sources = Vec::new();
     let mut keys = Vec::new();
@@ -207,7 +207,7 @@ fn sync_source(sources: Vec<Source>) -> Result<Vec<Source>> {
 }
 
 /// Refuses what cannot mean anything.
-fn check(copy: &Copy) -> Result<()> {
+fn check(copy: &Options) -> Result<()> {
     let is_remote = |target: &Target| matches!(target, Target::Remote(_));
     let to_remote = is_remote(&copy.destination);
     if let Some(source) = copy.sources.iter().find(|source| !is_remote(source) && !to_remote) {
@@ -241,7 +241,7 @@ fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
     kept::key(keys.iter().map(Vec::as_slice))
 }
 
-async fn find_sources(copy: &Copy, context: Context<'_>, target: &Target) -> Result<Vec<Source>> {
+async fn find_sources(copy: &Options, context: Context<'_>, target: &Target) -> Result<Vec<Source>> {
     match target {
         Target::Standard if is_closed_input() => {
             Err(Error::usage("standard input is closed or cannot be read, so there is nothing to copy"))

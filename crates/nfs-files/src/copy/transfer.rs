@@ -10,7 +10,7 @@ use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 
 pub(super) use self::send::Watched;
 use super::{
-    Copy, Links, Overwrite, Run,
+    Links, Options, Overwrite, Run,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Place, Present, RemotePlace, is_refused},
@@ -366,7 +366,7 @@ pub(super) const SET_ID_IS_LEFT_OUT: &str =
     "set-user-ID and set-group-ID belong to an owner that is not kept";
 
 /// Returns the permissions of a copy: the source's own, those of the file it replaces, or those of any new file.
-pub(super) fn mode(copy: &Copy, source: Attributes, present: Option<&Present>) -> u32 {
+pub(super) fn mode(copy: &Options, source: Attributes, present: Option<&Present>) -> u32 {
     match present {
         _ if copy.preserve => source.mode,
         Some(Present { kind: Kind::File, attributes, .. }) => attributes.mode & 0o777,

@@ -26,7 +26,7 @@ use nfs_files::Context;
 use crate::{
     args::OutputArgs,
     copy::Tags,
-    local::{Directory, Marked},
+    local::{Directory, Marked, StateHome},
     name::MARKER,
     report::Reporter,
     served::{self, Served},
@@ -81,7 +81,7 @@ impl Trial {
     async fn run(&self, arguments: &[&str]) -> (anyhow::Result<()>, Reporter, Servers) {
         let options = if arguments.contains(&OPTIONS[0]) { &OPTIONS[2..] } else { &OPTIONS };
         let arguments = served::cp(&[options, arguments].concat());
-        let copy = Copy { state: StateHome::at(self.state.path()), ..check(&arguments).unwrap() };
+        let copy = Options { state: StateHome::at(self.state.path()), ..check(&arguments).unwrap() };
         let output = OutputArgs::default();
         let reporter = Reporter::new(&output, Instant::now()).with_verbosity(false, true).that_changes(false);
         let activity = Arc::clone(reporter.activity());

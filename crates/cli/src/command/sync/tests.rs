@@ -26,6 +26,7 @@ use nfs_files::Context;
 
 use crate::{
     args::OutputArgs,
+    local::StateHome,
     report::Reporter,
     served::{self, Call, Served},
 };
@@ -111,7 +112,7 @@ impl Trial {
         let result = match check(&arguments) {
             Ok(copy) => {
                 let context = Context { servers: &connections, events: &reporter };
-                copy::run(&Copy { state, ..copy }, context).await.map(drop).map_err(Into::into)
+                copy::run(&Options { state, ..copy }, context).await.map(drop).map_err(Into::into)
             }
             Err(error) => Err(error),
         };
