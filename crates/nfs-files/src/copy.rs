@@ -442,11 +442,15 @@ impl Run<'_> {
         Frame::release(frame, self.context, self.copy.preserve, look).await
     }
 
+    /// Whether more than one file may be copied.
+    fn are_several(&self) -> bool {
+        self.copy.recursive || self.copy.sources.len() > 1
+    }
+
     /// Looks whether the name of a directory that something was copied into still leads to it, and says if not.
     fn look(&self, frame: &Frame) -> Result<()> {
         // A round trip for a single file would be too much.
-        let are_several = self.copy.recursive || self.copy.sources.len() > 1;
-        if frame.is_top() && !are_several && matches!(frame.place, Place::Remote(_)) {
+        if frame.is_top() && !self.are_several() && matches!(frame.place, Place::Remote(_)) {
             return Ok(());
         }
         match &frame.place {
@@ -526,6 +530,10 @@ impl Run<'_> {
                 self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
+        if result.is_err() && !self.are_several() {
+            // There is no copy that could be elsewhere.
+            frame.set_filled(false);
+        }
         drop(frame);
         let again = again.filter(|_| result.as_ref().is_err_and(Error::is_scarce));
         let again = again.map(|(node, frame, name)| Work { node, frame, name, is_named, rest: None });

@@ -137,8 +137,13 @@ impl Frame {
 
     /// Notes that something is copied into the directory; as [`Frame::touch_names`].
     pub(super) async fn touch(&self, context: Context<'_>) {
-        self.is_filled.set(true);
+        self.set_filled(true);
         self.touch_names(context).await;
+    }
+
+    /// Notes whether anything was copied into the directory.
+    pub(super) fn set_filled(&self, is_filled: bool) {
+        self.is_filled.set(is_filled);
     }
 
     /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets
