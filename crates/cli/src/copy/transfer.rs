@@ -27,6 +27,9 @@ use crate::{
 /// How often a source that changes while it is copied is begun again.
 const MAX_VERSIONS: usize = 3;
 
+/// How often it is decided again about a name, when it stands for something else whenever a copy is to get it.
+pub(super) const MOST_DECISIONS: usize = 8;
+
 /// What came of trying to copy a file.
 enum Attempt {
     /// It is complete.
@@ -49,8 +52,15 @@ struct Target<'a> {
     mode: u32,
     share: &'a Share,
     frame: &'a Frame,
-    /// Nothing had its name.
-    is_new: bool,
+    replaces: &'a Cell<Replaces>,
+}
+
+/// A name on a server that a file is to get.
+#[derive(Clone, Copy)]
+struct Goal<'a> {
+    frame: &'a Frame,
+    name: &'a [u8],
+    mode: u32,
     replaces: &'a Cell<Replaces>,
 }
 
@@ -120,7 +130,7 @@ struct Copied {
     length: Option<u64>,
     /// What the copy is now, as far as known.
     attributes: Option<Attributes>,
-    /// Something else got its name meanwhile, and stays.
+    /// Something else got its name meanwhile, and stays, which was said.
     is_left: bool,
 }
 
@@ -178,7 +188,7 @@ impl Run<'_> {
                     frame.touch(self.context).await;
                     let copied = self.copy(item, mode, was).await?;
                     if copied.is_left {
-                        return self.skip_taken(node, &frame.place.name(name));
+                        return Ok(());
                     }
                     self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
@@ -217,13 +227,13 @@ impl Run<'_> {
 
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> Result<Copied> {
         let Item { node, frame, name, share } = item;
-        let is_new = was.is_none();
         // What is written in place is this run's from then on, however often it is begun again.
         let replaces = &Cell::new(self.replaces(was));
+        let goal = Goal { frame, name, mode, replaces };
         match (&node.origin, &frame.place) {
             (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
-                let target = Target { directory, name, mode, share, frame, is_new, replaces };
+                let target = Target { directory, name, mode, share, frame, replaces };
                 let known = (source.clone(), node.attributes);
                 let find = async || self.find_again(source).await;
                 let copy =
@@ -232,26 +242,106 @@ impl Run<'_> {
             }
             (Origin::Local(path), Place::Remote(place)) if node.kind == Kind::File => {
                 let find = async || place.find_again(self.context).await;
-                let copy =
-                    async |place: &_| self.upload(node, path, place, (name, mode, replaces), share).await;
+                let copy = async |place: &_| self.upload(node, path, place, goal, share).await;
                 self.while_stale(share, &**place, |place| &place.client, find, copy).await
             }
-            (_, Place::Remote(place)) => {
-                self.relay(node, place, (name, mode, replaces), &frame.place.show(name)).await
-            }
+            (_, Place::Remote(place)) => self.relay(node, place, goal, &frame.place.show(name)).await,
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                 Err(Error::usage(format!("{node}: neither side is on a server")))
             }
         }
     }
 
-    /// Returns what may lose its name to a copy, where this was there.
+    /// Returns what may lose its name to a copy, where this was there. A sync keeps what is newer, so it looks again at what is another.
     pub(super) fn replaces(&self, was: Option<Version>) -> Replaces {
+        let keeps_newer = self.sync.as_ref().is_some_and(|sync| !sync.options.force);
         match (self.copy.overwrite, was) {
-            (Overwrite::Always, was) => Replaces::Anything { was_there: was.is_some() },
+            (Overwrite::Always, was) if !keeps_newer => Replaces::Anything { was_there: was.is_some() },
             (_, None) => Replaces::Nothing,
             (_, Some(was)) => Replaces::Only(was),
         }
+    }
+
+    /// Decides once more about a name, when something else has it than before: false if that stays, which was said.
+    ///
+    /// # Errors
+    /// Also that nothing may be copied to what is there.
+    async fn decide_again(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        replaces: &Cell<Replaces>,
+    ) -> Result<bool> {
+        let there = frame.place.look_up(self.context, name).await?;
+        let is_replaced = self.wants(node, frame, name, there.as_ref()).await?.is_some();
+        if is_replaced {
+            replaces.set(self.replaces(there.as_ref().map(Version::from)));
+        }
+        Ok(is_replaced)
+    }
+
+    /// Makes or empties a file on a server that is to be written under its own name; false if what has that stays, which was said.
+    async fn begin_in_place(&self, node: &Node, place: &RemotePlace, goal: Goal<'_>) -> Result<bool> {
+        let Goal { frame, name, mode, replaces } = goal;
+        for _ in 0..MOST_DECISIONS {
+            if place.begin_in_place(name, mode, replaces).await? {
+                return Ok(true);
+            }
+            if !self.decide_again(node, frame, name, replaces).await? {
+                return Ok(false);
+            }
+        }
+        Err(changes_all_the_time(frame.place.show(name)))
+    }
+
+    /// Gives a complete file on a server, which is `made`, its name; decides again where something else has that than before, and removes the
+    /// file if that stays: false then. What has the name now may have been looked at.
+    async fn give_name_there(
+        &self,
+        node: &Node,
+        place: &RemotePlace,
+        goal: Goal<'_>,
+        (made, own, temporary): (FileHandle, Option<Attributes>, &[u8]),
+        keeps: bool,
+        mut there: Option<Option<Present>>,
+    ) -> Result<bool> {
+        let Goal { frame, name, mode, replaces } = goal;
+        let named = async {
+            for _ in 0..MOST_DECISIONS {
+                if keeps && self.narrows(replaces.get()) {
+                    let own = match own {
+                        Some(own) => own,
+                        None => Attributes::from(&place.client.metadata(made).await.at(&place.remote)?),
+                    };
+                    self.narrow(place, name, (made, &own), mode).await?;
+                }
+                if self.sync.is_some()
+                    && there.is_none()
+                    && !matches!(replaces.get(), Replaces::Anything { .. })
+                {
+                    there = Some(Place::look_up_in(place, name).await?);
+                }
+                let is_named = match there.take() {
+                    Some(there) => {
+                        place.rename_in_place_of(made, (temporary, name), replaces.get(), there).await?
+                    }
+                    None => place.try_name(made, (temporary, name), replaces.get()).await?,
+                };
+                if is_named {
+                    return Ok(true);
+                }
+                if !self.decide_again(node, frame, name, replaces).await? {
+                    return Ok(false);
+                }
+            }
+            Err(changes_all_the_time(frame.place.show(name)))
+        };
+        let named: Result<bool> = named.await;
+        if named.as_ref().map_or_else(|error| !error.is_stale(), |is_named| !is_named) {
+            let _ = place.client.remove(place.handle, temporary).await;
+        }
+        named
     }
 
     /// Compares a copy with its source, if that is due.
@@ -413,6 +503,11 @@ impl Patience {
 /// Whether a file's contents may have changed between two looks at it, or it is another file.
 pub(super) fn differ(now: &Attributes, before: &Attributes) -> bool {
     (now.file.1, now.size, now.times.modified) != (before.file.1, before.size, before.times.modified)
+}
+
+/// Returns the error for a name that stands for something else whenever a copy is to get it.
+pub(super) fn changes_all_the_time(target: impl Display) -> Error {
+    Error::other(format!("{target}: is replaced all the time; try again when it is at rest"))
 }
 
 fn keeps_changing(node: &Node) -> Error {

@@ -1,6 +1,7 @@
 //! Syncs without a process of their own, each with a server in this one.
 
 mod deletions;
+mod kept;
 mod model;
 mod moved;
 

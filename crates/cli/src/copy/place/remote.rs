@@ -278,6 +278,37 @@ impl RemotePlace {
     pub(in crate::copy) async fn give_name(
         &self,
         file: FileHandle,
+        names: (&[u8], &[u8]),
+        replaces: Replaces,
+    ) -> Result<bool> {
+        let is_given = self.try_name(file, names, replaces).await?;
+        if !is_given {
+            let _ = self.client.remove(self.handle, names.0).await;
+        }
+        Ok(is_given)
+    }
+
+    /// As [`RemotePlace::give_name`], of what was `there` a moment ago: what gets the name after that loses it, which spares a sync two
+    /// round trips for each file. The file stays.
+    pub(in crate::copy) async fn rename_in_place_of(
+        &self,
+        file: FileHandle,
+        (temporary, name): (&[u8], &[u8]),
+        replaces: Replaces,
+        there: Option<Present>,
+    ) -> Result<bool> {
+        let Self { client, handle, remote, .. } = self;
+        if !replaces.may_replace(there.as_ref()) {
+            return Ok(false);
+        }
+        let renamed = client.rename(file, (*handle, temporary), (*handle, name)).await;
+        renamed.at(remote.join(name)).map(|()| true)
+    }
+
+    /// As [`RemotePlace::give_name`], but the file stays.
+    pub(in crate::copy) async fn try_name(
+        &self,
+        file: FileHandle,
         (temporary, name): (&[u8], &[u8]),
         replaces: Replaces,
     ) -> Result<bool> {
@@ -293,11 +324,7 @@ impl RemotePlace {
                 client.rename_if(file, from, to, may_replace).await
             }
         };
-        let is_given = given.at(remote.join(name))?;
-        if !is_given {
-            let _ = client.remove(*handle, temporary).await;
-        }
-        Ok(is_given)
+        given.at(remote.join(name))
     }
 
     /// Makes or empties a file that is to be written under its own name, if what has that may be overwritten; false if not. It is this
@@ -324,7 +351,8 @@ impl RemotePlace {
                 Ok(there) if may_be_guarded => {
                     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
                     match client.set_attributes_if(there.handle, empty, there.metadata.ctime).await {
-                        Err(error) if has_status(&error, NfsStatus::NOT_SYNC) => continue,
+                        // It is another, or it is gone.
+                        Err(error) if has_status(&error, NfsStatus::NOT_SYNC) || error.is_stale() => continue,
                         // What may not be emptied fails when it is written.
                         Err(error) if error.status().is_some() && !error.is_stale() => {}
                         emptied => emptied.at(remote.join(name))?,

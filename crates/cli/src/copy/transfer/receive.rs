@@ -14,8 +14,8 @@ use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferErro
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::{
-    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, Target, for_any_group, keeps_changing,
-    narrowed, transfer_error,
+    Attempt, Copied, MAX_VERSIONS, MOST_DECISIONS, Replaces, SET_ID_IS_LEFT_OUT, Target,
+    changes_all_the_time, for_any_group, keeps_changing, narrowed, transfer_error,
 };
 use crate::{
     copy::{
@@ -114,12 +114,10 @@ impl Run<'_> {
             Some(Ok((receiving, part))) => (Some(receiving), part),
             // Where somebody else has taken the name of the journal, none is kept.
             Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
-            _ if self.copy.inplace => {
-                match open_in_place(directory, name, part_mode, target.replaces).map_err(here)? {
-                    Some(part) => (None, part),
-                    None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
-                }
-            }
+            _ if self.copy.inplace => match self.open_in_place(node, target, part_mode).await? {
+                Some(part) => (None, part),
+                None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
+            },
             _ => (None, Part::beside(directory, name, part_mode, None).map_err(here)?),
         };
         let resumes = receiving.is_some();
@@ -182,7 +180,7 @@ impl Run<'_> {
         }
         // What it replaces may have a narrower one by now, and another group.
         self.finish(&part, attributes, if self.narrows(target.replaces.get()) { part_mode } else { mode });
-        let is_named = self.give_name(part, target).await?;
+        let is_named = self.give_name(node, part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
         }
@@ -193,22 +191,58 @@ impl Run<'_> {
         self.copied(target, was, length)
     }
 
+    /// As [`open_in_place`], and decides again about what has the name if that is another than before; `None` if it stays, which was said.
+    async fn open_in_place(&self, node: &Node, target: Target<'_>, mode: u32) -> Result<Option<Part>> {
+        let Target { directory, name, frame, replaces, .. } = target;
+        for _ in 0..MOST_DECISIONS {
+            let opened = open_in_place(directory, name, mode, replaces);
+            if let Some(part) = opened.map_err(|error| local(&directory.join(name), &error))? {
+                return Ok(Some(part));
+            }
+            if !self.decide_again(node, frame, name, replaces).await? {
+                return Ok(None);
+            }
+        }
+        Err(changes_all_the_time(frame.place.show(name)))
+    }
+
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
     /// to be replaced.
-    async fn give_name(&self, mut part: Part, target: Target<'_>) -> Result<bool> {
-        let Target { directory, name, mode, frame, is_new, .. } = target;
-        let replaces = target.replaces.get();
+    async fn give_name(&self, node: &Node, mut part: Part, target: Target<'_>) -> Result<bool> {
+        let Target { directory, name, mode, frame, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
         let (_, made) = part.number().map_err(here)?;
-        let mut named = if is_new { part.finish_new().map_err(here)? } else { Named::Unknown };
-        if named == Named::Unknown && matches!(replaces, Replaces::Nothing) {
-            named = part.finish_linked().map_err(here)?;
-        }
-        if named != Named::Yes {
+        for _ in 0..MOST_DECISIONS {
+            let replaces = target.replaces.get();
+            let mut named =
+                if replaces.was_there() { Named::Unknown } else { part.finish_new().map_err(here)? };
+            if named == Named::Unknown && replaces.is_nothing() {
+                named = part.finish_linked().map_err(here)?;
+            }
+            if named == Named::Yes {
+                frame.given().add_made(made, name);
+                return Ok(true);
+            }
             let there = directory.stat(name).map_err(here)?;
-            if !self.copy.inplace && !replaces.may_replace(there.as_ref().map(Present::local).as_ref()) {
-                part.discard();
-                return Ok(false);
+            if !self.copy.inplace {
+                match (replaces, there) {
+                    // It is gone: nothing is to lose the name to this copy now.
+                    (Replaces::Only(_), None) => {
+                        target.replaces.set(Replaces::Nothing);
+                        continue;
+                    }
+                    (Replaces::Nothing, None) if named == Named::Taken => continue,
+                    (_, there) if !replaces.may_replace(there.as_ref().map(Present::local).as_ref()) => {
+                        match self.decide_again(node, frame, name, target.replaces).await {
+                            Ok(true) => continue,
+                            stays => {
+                                part.discard();
+                                return stays;
+                            }
+                        }
+                    }
+                    _ => {}
+                }
             }
             // The types of the fields differ from system to system.
             #[allow(clippy::unnecessary_cast)]
@@ -228,9 +262,11 @@ impl Run<'_> {
                 }
             }
             part.finish().map_err(here)?;
+            frame.given().add_made(made, name);
+            return Ok(true);
         }
-        frame.given().add_made(made, name);
-        Ok(true)
+        part.discard();
+        Err(changes_all_the_time(frame.place.show(name)))
     }
 
     /// Returns what has become of a source, of which `part` has what it had before.

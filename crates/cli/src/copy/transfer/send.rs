@@ -1,7 +1,6 @@
 //! A file from this machine to a server.
 
 use std::{
-    cell::Cell,
     fs::File,
     io,
     path::Path,
@@ -15,14 +14,14 @@ use nfs_wireless_client::{
 };
 
 use super::{
-    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, for_any_group, keeps_changing, part_mode,
-    transfer_error,
+    Attempt, Copied, Goal, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, for_any_group, keeps_changing,
+    part_mode, transfer_error,
 };
 use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{RemotePlace, SET_ID, is_refused, set_times, target_key},
+        place::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
@@ -45,19 +44,19 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
+        goal: Goal<'_>,
         share: &Share,
     ) -> Result<Copied> {
+        let name = goal.name;
         let copied = async {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
             let mut fresh = None;
-            if self.copy.inplace && !place.begin_in_place(name, mode, replaces).await? {
+            if self.copy.inplace && !self.begin_in_place(node, place, goal).await? {
                 return Ok(Copied::left());
             }
             for _ in 0..=MAX_VERSIONS + 1 {
-                let what = (name, mode, keeps, replaces.get());
-                match self.send(node, path, place, what, fresh.as_deref(), share).await? {
+                match self.send(node, path, place, (goal, keeps), fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),
                     Attempt::IsTaken => fresh = Some(name::fresh(name)),
@@ -67,7 +66,7 @@ impl Run<'_> {
                     }
                     Attempt::IsNotItsSize => {
                         let target = place.remote.join(name).to_string();
-                        return self.relay(node, place, (name, mode, replaces), &target).await;
+                        return self.relay(node, place, goal, &target).await;
                     }
                 }
             }
@@ -92,10 +91,12 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        (name, mode, keeps, replaces): (&[u8], u32, bool, Replaces),
+        (goal, keeps): (Goal<'_>, bool),
         fresh: Option<&[u8]>,
         share: &Share,
     ) -> Result<Attempt> {
+        let Goal { name, mode, .. } = goal;
+        let replaces = goal.replaces.get();
         let here = |error: io::Error| local(path, &error);
         let source = match path.open(self.copy.links != Links::Never) {
             Ok(source) => source,
@@ -216,13 +217,18 @@ impl Run<'_> {
         let mut latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_named = gets_name || {
             let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
-            let made = place.client.lookup(place.handle, &temporary).await.at(&target)?;
+            let look = place.client.lookup(place.handle, &temporary);
+            let (made, there) = match self.sync {
+                Some(_) if !matches!(replaces, Replaces::Anything { .. }) => {
+                    let (made, there) = tokio::join!(look, Place::look_up_in(place, name));
+                    (made, Some(there?))
+                }
+                _ => (look.await, None),
+            };
+            let made = made.at(&target)?;
             latest = Some(made.metadata);
-            if narrows && keeps {
-                let own = Attributes::from(&made.metadata);
-                self.narrow(place, name, (made.handle, &own), mode).await?;
-            }
-            place.give_name(made.handle, (&temporary, name), replaces).await?
+            let made = (made.handle, Some(Attributes::from(&made.metadata)), &temporary[..]);
+            self.give_name_there(node, place, goal, made, keeps, there).await?
         };
         finish();
         if !is_named {

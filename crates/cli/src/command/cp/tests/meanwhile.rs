@@ -139,6 +139,11 @@ enum At {
 impl Taken {
     /// A server on which something gets the name of the copy meanwhile, as soon as its path is known.
     fn server(self) -> (Served, mpsc::Sender<PathBuf>) {
+        self.server_that(|target| fs::write(target, "another").unwrap())
+    }
+
+    /// As [`Taken::server`], where this becomes of what has the name.
+    fn server_that(self, mut change: impl FnMut(&Path) + Send + 'static) -> (Served, mpsc::Sender<PathBuf>) {
         let (path, target) = mpsc::channel::<PathBuf>();
         let mut looks = 0;
         let server = Served::watched(move |_, call| {
@@ -151,7 +156,7 @@ impl Taken {
                 _ => false,
             };
             if is_now && let Ok(target) = target.try_recv() {
-                fs::write(&target, "another").unwrap();
+                change(&target);
             }
         });
         (server, path)
@@ -250,6 +255,41 @@ async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_repla
         assert_eq!(skipped, 1, "{taken:?} {counts}");
         let beside = names(target.parent().unwrap());
         assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {beside:?}");
+    }
+}
+
+type Change = fn(&Path);
+
+/// What becomes of something older while its copy is under way, which leaves it older.
+const CHANGES: [(&str, Change); 3] = [
+    ("its mode", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o640)).unwrap()),
+    ("its time", |path| {
+        let older = SystemTime::UNIX_EPOCH + Duration::from_secs(999_999_999);
+        fs::File::options().write(true).open(path).unwrap().set_modified(older).unwrap();
+    }),
+    ("another file", |path| {
+        let (beside, old) = (path.with_file_name("beside"), SystemTime::UNIX_EPOCH + Duration::from_secs(9));
+        fs::write(&beside, "another old one").unwrap();
+        fs::File::options().write(true).open(&beside).unwrap().set_modified(old).unwrap();
+        fs::rename(beside, path).unwrap();
+    }),
+];
+
+#[tokio::test]
+async fn what_changes_meanwhile_and_is_older_still_is_replaced() {
+    let old = TAKEN.into_iter().filter(|taken| taken.was_there && taken.options.contains(&"-u"));
+    for taken in old {
+        for (what, change) in CHANGES {
+            let (server, path) = taken.server_that(change);
+            let trial = Trial::of(server);
+            let (named, [source, target]) = taken.plant(&trial);
+            path.send(target.clone()).unwrap();
+            let counts = taken.copy(&trial, &named).await;
+            assert_eq!(counts["done"], 1, "{taken:?} {what} {counts}");
+            assert!(fs::read(&source).ok() == fs::read(&target).ok(), "{taken:?} {what}");
+            let beside = names(target.parent().unwrap());
+            assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {what} {beside:?}");
+        }
     }
 }
 
