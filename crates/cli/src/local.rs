@@ -132,6 +132,14 @@ impl Directory {
         }
     }
 
+    /// Creates a symbolic link, if nothing has its name; false if something has.
+    pub(crate) fn symlink_new(&self, name: &[u8], target: &[u8]) -> io::Result<bool> {
+        match fs::symlinkat(target, &self.fd, name) {
+            Err(Errno::EXIST) => Ok(false),
+            made => Ok(made.map(|()| true)?),
+        }
+    }
+
     /// Gives what has a temporary name another, if what has that may be replaced; false if not. Then, and if it fails, it is removed.
     fn rename_if(
         &self,

@@ -206,7 +206,10 @@ impl Place {
             Self::Local { directory, .. } => {
                 let path = directory.join(link);
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
-                let made = directory.symlink(link, target, may_replace);
+                let made = match replaces.is_nothing() {
+                    true => directory.symlink_new(link, target),
+                    false => directory.symlink(link, target, may_replace),
+                };
                 if !made.map_err(|error| local(&path, &error))? {
                     return Ok(false);
                 }

@@ -4,7 +4,12 @@ mod receive;
 mod relay;
 mod send;
 
-use std::{cell::Cell, fmt::Display, path::Path, time::SystemTime};
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Display,
+    path::Path,
+    time::SystemTime,
+};
 
 use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 
@@ -19,7 +24,7 @@ use super::{
 use crate::{
     error::{Error, Result, ResultExt, about, local},
     event::{Change, Event, Name, Skip, Warning},
-    local::{self as files, Directory},
+    local::{self as files, Directory, Part},
     progress::Share,
     remote,
 };
@@ -53,6 +58,8 @@ struct Target<'a> {
     share: &'a Share,
     frame: &'a Frame,
     replaces: &'a Cell<Replaces>,
+    /// What is written in place, once it was opened: its name may stand for another file by then.
+    opened: &'a RefCell<Option<Part>>,
 }
 
 /// A name on a server that a file is to get.
@@ -62,6 +69,18 @@ struct Goal<'a> {
     name: &'a [u8],
     mode: u32,
     replaces: &'a Cell<Replaces>,
+    /// What is written in place, once it was opened.
+    opened: &'a Cell<Option<Opened>>,
+}
+
+/// A file on a server that is written in place. Its name may stand for another by now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    pub(super) handle: FileHandle,
+    /// The numbers of its file system and of the file in it.
+    pub(super) file: (u64, u64),
+    /// Its mode, if this run has made it.
+    pub(super) made_mode: Option<u32>,
 }
 
 /// What may lose its name to a copy.
@@ -229,11 +248,12 @@ impl Run<'_> {
         let Item { node, frame, name, share } = item;
         // What is written in place is this run's from then on, however often it is begun again.
         let replaces = &Cell::new(self.replaces(was));
-        let goal = Goal { frame, name, mode, replaces };
+        let (opened, opened_there) = (&RefCell::new(None), &Cell::new(None));
+        let goal = Goal { opened: opened_there, frame, name, mode, replaces };
         match (&node.origin, &frame.place) {
             (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
-                let target = Target { directory, name, mode, share, frame, replaces };
+                let target = Target { directory, name, mode, share, frame, replaces, opened };
                 let known = (source.clone(), node.attributes);
                 let find = async || self.find_again(source).await;
                 let copy =
@@ -281,18 +301,66 @@ impl Run<'_> {
         Ok(is_replaced)
     }
 
-    /// Makes or empties a file on a server that is to be written under its own name; false if what has that stays, which was said.
-    async fn begin_in_place(&self, node: &Node, place: &RemotePlace, goal: Goal<'_>) -> Result<bool> {
-        let Goal { frame, name, mode, replaces } = goal;
+    /// Makes or opens a file on a server that is to be written under its own name; `None` if what has that stays, which was said. What was
+    /// opened before is found again.
+    ///
+    /// # Errors
+    /// Also that its name stands for another by now.
+    async fn begin_in_place(
+        &self,
+        node: &Node,
+        place: &RemotePlace,
+        goal: Goal<'_>,
+    ) -> Result<Option<Opened>> {
+        let Goal { frame, name, mode, replaces, opened } = goal;
+        if let Some(before) = opened.get() {
+            let now = self.check_in_place(place, name, &before).await?;
+            opened.set(Some(now));
+            return Ok(Some(now));
+        }
         for _ in 0..MOST_DECISIONS {
-            if place.begin_in_place(name, mode, replaces).await? {
-                return Ok(true);
+            if let Some(begun) = place.begin_in_place(name, mode, replaces).await? {
+                opened.set(Some(begun));
+                return Ok(Some(begun));
             }
             if !self.decide_again(node, frame, name, replaces).await? {
-                return Ok(false);
+                return Ok(None);
             }
         }
         Err(changes_all_the_time(frame.place.show(name)))
+    }
+
+    /// Looks whether a name still stands for the file that is written in place; returns that under the handle that it has now.
+    ///
+    /// # Errors
+    /// It does not.
+    async fn check_in_place(&self, place: &RemotePlace, name: &[u8], opened: &Opened) -> Result<Opened> {
+        match Place::look_up_in(place, name).await? {
+            Some(Present { handle: Some(handle), attributes, .. }) if attributes.file == opened.file => {
+                Ok(Opened { handle, ..*opened })
+            }
+            _ => {
+                let text = "was removed or replaced while it was written; run it again";
+                Err(Error::other(format!("{}: {text}", place.remote.join(name))))
+            }
+        }
+    }
+
+    /// Ends what was written in place: without -p, what was there keeps its mode, which somebody may have changed since, and what was made is
+    /// given its last one.
+    async fn end_in_place(&self, place: &RemotePlace, goal: Goal<'_>, opened: &Opened) -> Result<()> {
+        let Goal { name, mode, .. } = goal;
+        if let Some(made) = opened.made_mode.filter(|made| !self.copy.preserve && *made != mode) {
+            let now = place.client.metadata(opened.handle).await.at(place.remote.join(name))?.mode;
+            let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+            if now & 0o7777 == made {
+                match place.client.set_attributes(opened.handle, attributes).await {
+                    Err(error) if is_refused(&error) => self.say_not_kept(error),
+                    set => set.at(place.remote.join(name))?,
+                }
+            }
+        }
+        self.check_in_place(place, name, opened).await.map(drop)
     }
 
     /// Gives a complete file on a server, which is `made`, its name; decides again where something else has that than before, and removes the
@@ -306,7 +374,7 @@ impl Run<'_> {
         keeps: bool,
         mut there: Option<Option<Present>>,
     ) -> Result<bool> {
-        let Goal { frame, name, mode, replaces } = goal;
+        let Goal { frame, name, mode, replaces, .. } = goal;
         let named = async {
             for _ in 0..MOST_DECISIONS {
                 if keeps && self.narrows(replaces.get()) {

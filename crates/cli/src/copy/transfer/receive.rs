@@ -194,9 +194,14 @@ impl Run<'_> {
     /// As [`open_in_place`], and decides again about what has the name if that is another than before; `None` if it stays, which was said.
     async fn open_in_place(&self, node: &Node, target: Target<'_>, mode: u32) -> Result<Option<Part>> {
         let Target { directory, name, frame, replaces, .. } = target;
+        let mut kept = target.opened.borrow().as_ref().map(Part::again);
         for _ in 0..MOST_DECISIONS {
-            let opened = open_in_place(directory, name, mode, replaces);
+            let opened = match kept.take() {
+                Some(part) => Ok(Some(part)),
+                None => open_in_place(directory, name, mode, replaces),
+            };
             if let Some(part) = opened.map_err(|error| local(&directory.join(name), &error))? {
+                *target.opened.borrow_mut() = Some(part.again());
                 return Ok(Some(part));
             }
             if !self.decide_again(node, frame, name, replaces).await? {
@@ -402,7 +407,9 @@ impl Run<'_> {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
             }
         }
-        let mut set = part.set_mode(mode);
+        // What was there keeps its mode: somebody may have changed it since.
+        let keeps_mode = !self.copy.preserve && part.has_own_mode().unwrap_or(true);
+        let mut set = if keeps_mode { Ok(()) } else { part.set_mode(mode) };
         if self.copy.preserve {
             set = part.set_times(attributes.times).and(set);
         }
@@ -419,20 +426,32 @@ fn open_in_place(
     mode: u32,
     replaces: &Cell<Replaces>,
 ) -> io::Result<Option<Part>> {
-    let is_to_be_new = match replaces.get() {
-        Replaces::Anything { .. } => false,
-        Replaces::Nothing => true,
-        Replaces::Only(_) => directory.stat(name)?.is_none(),
-    };
-    let part = match Part::in_place(directory, name, mode, is_to_be_new) {
-        Err(error) if is_to_be_new && error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-        part => part?,
-    };
-    let may_be_overwritten = is_to_be_new || replaces.get().may_replace(Some(&Present::local(&part.stat()?)));
-    Ok(may_be_overwritten.then(|| {
+    for _ in 0..MOST_DECISIONS {
+        let now = replaces.get();
+        let part = match Part::in_place(directory, name, mode, !now.was_there()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match now {
+                Replaces::Anything { .. } => {
+                    replaces.set(Replaces::Anything { was_there: true });
+                    continue;
+                }
+                Replaces::Nothing | Replaces::Only(_) => return Ok(None),
+            },
+            Err(error) if now.was_there() && error.kind() == io::ErrorKind::NotFound => {
+                replaces.set(match now {
+                    Replaces::Anything { .. } => Replaces::Anything { was_there: false },
+                    Replaces::Nothing | Replaces::Only(_) => Replaces::Nothing,
+                });
+                continue;
+            }
+            part => part?,
+        };
+        if now.was_there() && !now.may_replace(Some(&Present::local(&part.stat()?))) {
+            return Ok(None);
+        }
         replaces.set(Replaces::Anything { was_there: true });
-        part
-    }))
+        return Ok(Some(part));
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Run<'_> {
         target: &str,
     ) -> Result<Copied> {
         let mut attributes = node.attributes;
-        if self.copy.inplace && !self.begin_in_place(node, place, goal).await? {
+        if self.copy.inplace && self.begin_in_place(node, place, goal).await?.is_none() {
             return Ok(Copied::left());
         }
         for _ in 0..MAX_VERSIONS {
@@ -56,10 +56,10 @@ impl Run<'_> {
         let narrows = self.narrows(replaces.get());
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
-        let mut file = if self.copy.inplace {
-            open_empty(client, *directory, &working, mode | 0o600).await
-        } else {
-            create(client, *directory, &working, part_mode(until_named)).await
+        let opened = goal.opened.get();
+        let mut file = match &opened {
+            Some(opened) => empty(client, opened.handle).await,
+            None => create(client, *directory, &working, part_mode(until_named)).await,
         };
         // Nobody may remove what somebody else has put there.
         if !self.copy.inplace
@@ -74,8 +74,11 @@ impl Run<'_> {
             if let Filled::Changed(_) = filled {
                 return Ok(Some(filled));
             }
-            self.give_attributes(place, file, (node, attributes), until_named, target).await?;
-            if self.copy.inplace {
+            if self.copy.preserve || opened.is_none() {
+                self.give_attributes(place, file, (node, attributes), until_named, target).await?;
+            }
+            if let Some(opened) = &opened {
+                self.end_in_place(place, goal, opened).await?;
                 return Ok(Some(filled));
             }
             let made = (file, None, &working[..]);
@@ -130,17 +133,8 @@ async fn create(
     }
 }
 
-/// Creates an empty file, or empties the one that is there.
-async fn open_empty(
-    client: &Client,
-    directory: FileHandle,
-    name: &[u8],
-    mode: u32,
-) -> Result<FileHandle, client::Error> {
-    let attributes = SetAttributes { mode: Some(mode), size: Some(0), ..SetAttributes::default() };
-    match client.create(directory, name, attributes).await {
-        // Some servers refuse to open what is there.
-        Err(error) if has_status(&error, NfsStatus::EXIST) => create(client, directory, name, mode).await,
-        other => other.map(|entry| entry.handle),
-    }
+/// Empties a file that is written in place.
+async fn empty(client: &Client, file: FileHandle) -> Result<FileHandle, client::Error> {
+    let attributes = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    client.set_attributes(file, attributes).await.map(|()| file)
 }

@@ -52,7 +52,7 @@ impl Run<'_> {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
             let mut fresh = None;
-            if self.copy.inplace && !self.begin_in_place(node, place, goal).await? {
+            if self.copy.inplace && self.begin_in_place(node, place, goal).await?.is_none() {
                 return Ok(Copied::left());
             }
             for _ in 0..=MAX_VERSIONS + 1 {
@@ -117,10 +117,11 @@ impl Run<'_> {
         let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
-        let placement = match &earlier {
-            _ if self.copy.inplace => Placement::InPlace,
-            None => Placement::Temporary(fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec)),
-            Some(earlier) => {
+        let opened = goal.opened.get();
+        let placement = match (&earlier, &opened) {
+            (_, Some(opened)) => Placement::Existing(opened.handle),
+            (None, None) => Placement::Temporary(fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec)),
+            (Some(earlier), None) => {
                 let checkpoint = earlier.checkpoint();
                 if earlier.source_changed() {
                     self.say_changed(node);
@@ -138,8 +139,8 @@ impl Run<'_> {
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let gets_name = self.copy.inplace || !narrows && matches!(replaces, Replaces::Anything { .. });
         let mut spec = UploadSpec {
-            mode: if self.copy.inplace { mode | 0o600 } else { part_mode(until_named) },
-            attributes: if keeps {
+            mode: part_mode(until_named),
+            attributes: if keeps && (self.copy.preserve || opened.is_none()) {
                 self.last_attributes(attributes.times, until_named)
             } else {
                 SetAttributes::default()
@@ -148,6 +149,10 @@ impl Run<'_> {
             gets_name,
             ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
+        if opened.is_some() {
+            // It may have been longer.
+            spec.attributes.size = Some(attributes.size);
+        }
         // One that more may read is replaced by its own.
         let may_be_used = |made: &client::Entry| made.metadata.mode & 0o777 & !spec.mode == 0;
         if let Some(made) = place.take_ahead().filter(may_be_used) {
@@ -231,14 +236,20 @@ impl Run<'_> {
             self.give_name_there(node, place, goal, made, keeps, there).await?
         };
         finish();
+        if let Some(opened) = &opened {
+            self.end_in_place(place, goal, opened).await?;
+        }
         if !is_named {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let is_given =
             || self.context.servers.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
-            let entry = place.client.lookup(place.handle, name).await.at(&target)?;
-            self.give(place, entry.handle, node, mode).await?;
+            let file = match &opened {
+                Some(opened) => opened.handle,
+                None => place.client.lookup(place.handle, name).await.at(&target)?.handle,
+            };
+            self.give(place, file, node, mode).await?;
         }
         let copied = latest.map(|latest| {
             let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };
