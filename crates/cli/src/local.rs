@@ -220,7 +220,13 @@ impl Directory {
     fn read_if(&self, name: &[u8], is_good: impl Fn(&File) -> bool) -> io::Result<Option<File>> {
         match self.read(name) {
             Ok(file) => Ok(Some(file).filter(is_good)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
+            // What this user may not open is not this user's.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+                ) =>
+            {
                 Ok(None)
             }
             Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),

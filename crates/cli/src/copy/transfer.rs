@@ -19,12 +19,14 @@ use super::{
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Place, Present, RemotePlace, is_refused},
+    resume::{Receiving, SMALL_BYTES},
     verify::Digest,
 };
 use crate::{
     error::{Error, Result, ResultExt, about, local},
     event::{Change, Event, Name, Skip, Warning},
     local::{self as files, Directory, Part},
+    name::journal,
     progress::Share,
     remote,
 };
@@ -189,10 +191,12 @@ impl Run<'_> {
         self.claim(frame, name, node)?;
         match self.decide(item).await? {
             Todo::Leave => {
+                self.remove_complete_journal(item);
                 share.leave_out(u64::MAX);
                 Ok(())
             }
             Todo::Complete => {
+                self.remove_complete_journal(item);
                 // It belongs to what this run is to copy and, if asked, to compare.
                 let verified = self.verify_if_due(item, &Copied::default()).await;
                 if verified.is_err() {
@@ -418,6 +422,20 @@ impl Run<'_> {
             self.verify(node, copied.was.as_ref(), copied.length, &frame.place, name).await?;
         }
         Ok(())
+    }
+
+    /// Removes the journal that a run has left which was killed right after it gave a copy its name.
+    fn remove_complete_journal(&self, Item { node, frame, name, .. }: Item<'_>) {
+        if let Place::Local { directory, .. } = &frame.place
+            && node.attributes.size > SMALL_BYTES
+            && frame.may_have_journals()
+            && !self.copy.dry_run
+            && matches!(directory.stat(&journal(name)), Ok(Some(_)))
+            && let Some(key) = self.key()
+        {
+            // What cannot be removed is believed by no run.
+            let _ = Receiving::remove_complete(directory, name, key);
+        }
     }
 
     /// Lets the next run, if this one is interrupted, leave out a complete file.

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    fs::File,
     io,
     path::Path,
     sync::{
@@ -99,13 +100,6 @@ impl Run<'_> {
         let is_large = attributes.size > SMALL_BYTES;
         let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
         let key = if keeps { self.key() } else { None };
-        if let Some(key) = key
-            && Receiving::is_complete(directory, name, attributes.identity(), key).map_err(here)?
-        {
-            let _ = directory.remove(&journal(name));
-            self.say_resumed(node, &Name::local(&path), attributes.size, share)?;
-            return self.copied(target, None, Some(attributes.size));
-        }
         if key.is_some() {
             frame.note_journal();
         }
@@ -180,6 +174,7 @@ impl Run<'_> {
         }
         // What it replaces may have a narrower one by now, and another group.
         self.finish(&part, attributes, if self.narrows(target.replaces.get()) { part_mode } else { mode });
+        let copy = part.writer();
         let is_named = self.give_name(node, part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
@@ -188,7 +183,7 @@ impl Run<'_> {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let length = was.is_none().then_some(attributes.size);
-        self.copied(target, was, length)
+        self.copied(target, &copy, was, length)
     }
 
     /// As [`open_in_place`], and decides again about what has the name if that is another than before; `None` if it stays, which was said.
@@ -381,16 +376,17 @@ impl Run<'_> {
         }
     }
 
-    /// Looks at a complete copy on this machine, if anybody wants to know.
+    /// Looks at a complete copy on this machine, if anybody wants to know; its name may stand for another file by now.
     fn copied(
         &self,
         Target { directory, name, .. }: Target<'_>,
+        copy: &File,
         was: Option<Digest>,
         length: Option<u64>,
     ) -> Result<Attempt> {
         let attributes = match self.done {
             None => None,
-            Some(_) => directory.stat(name).map_err(|error| local(&directory.join(name), &error))?,
+            Some(_) => Some(copy.metadata().map_err(|error| local(&directory.join(name), &error))?),
         };
         let attributes = attributes.as_ref().map(Attributes::from);
         Ok(Attempt::Complete(Box::new(Copied { was, length, attributes, is_left: false })))
