@@ -3,6 +3,7 @@
 mod holes;
 mod marked;
 mod names;
+mod output;
 mod own;
 mod part;
 mod source;
@@ -26,6 +27,7 @@ use rustix::{
 
 pub(crate) use holes::{Sparse, Writer, holes};
 pub(crate) use marked::Marked;
+pub(crate) use output::{descriptor, open_special};
 pub(crate) use own::Own;
 pub(crate) use part::{Mark, Named, Part, close_copy, removed};
 pub(crate) use source::SourcePath;
