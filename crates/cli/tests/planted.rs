@@ -29,8 +29,15 @@ fn planted_fifo(path: &Path) {
     assert!(Command::new("mkfifo").args(["-m", "666"]).arg(path).status().unwrap().success());
 }
 
-const PLANTS: [(&str, Plant); 5] = [
+const PLANTS: [(&str, Plant); 7] = [
     ("a file", planted_file),
+    ("a file that only they may open", |path| {
+        fs::write(path, "").unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    }),
+    ("a fifo that only they may open", |path| {
+        assert!(Command::new("mkfifo").args(["-m", "600"]).arg(path).status().unwrap().success());
+    }),
     ("a fifo", planted_fifo),
     ("a directory", |path| fs::create_dir(path).unwrap()),
     ("a directory with something in it", |path| {

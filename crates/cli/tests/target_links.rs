@@ -155,3 +155,57 @@ fn a_link_in_a_directory_that_is_copied_into_is_never_followed() {
         assert!(common::names(&to.join("elsewhere")).is_empty());
     }
 }
+
+/// Scripts in a directory, in which `nfsw` is the program and `file` the source, and what its file `out` has then.
+const DESCRIPTORS: [(&str, &str); 6] = [
+    ("{ echo a; nfsw cp -q $file /dev/stdout; echo b; } >out", "a\nnew\nb\n"),
+    ("echo z >out; { echo a; nfsw cp -q $file /dev/stdout; echo b; } >>out", "z\na\nnew\nb\n"),
+    ("{ echo a >&5; nfsw cp -q $file /dev/fd/5; echo b >&5; } 5>out", "a\nnew\nb\n"),
+    ("{ echo a; nfsw cp -q -n $file /proc/self/fd/1; echo b; } >out", "a\nnew\nb\n"),
+    ("ln -s /dev/stdout link; { echo a; nfsw cp -q $file link; echo b; } >out", "a\nnew\nb\n"),
+    ("{ nfsw cp -q $file /dev/stdout | cat; echo b; } >out", "new\nb\n"),
+];
+
+#[test]
+fn a_descriptor_as_target_is_written_where_it_stands() {
+    let server = Server::start();
+    fs::write(server.path("/file"), "new\n").unwrap();
+    for (script, expected) in DESCRIPTORS {
+        let place = tempfile::tempdir().unwrap();
+        let program = common::program();
+        let url = server.url("/file");
+        let script = format!("set -e; nfsw() {{ \"$program\" \"$@\"; }}; {script}");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .env("program", program)
+            .env("file", url)
+            .env("XDG_STATE_HOME", place.path().join("state"))
+            .env("XDG_CACHE_HOME", place.path().join("cache"))
+            .current_dir(place.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}: {}", stderr(&output));
+        assert_eq!(fs::read_to_string(place.path().join("out")).unwrap(), expected, "{script}");
+    }
+}
+
+#[test]
+fn what_exists_and_is_no_file_is_not_written_where_nothing_is_replaced() {
+    use std::{io::Read, os::unix::fs::OpenOptionsExt};
+
+    let server = Server::start();
+    fs::write(server.path("/file"), "new").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // A reader and a writer, so that nobody waits for one.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut reader = fs::File::options().read(true).write(true).custom_flags(flags).open(&fifo).unwrap();
+    for (option, expected) in [("-n", ""), ("-u", ""), ("-q", "new")] {
+        ok(["cp", option, &server.url("/file"), fifo.to_str().unwrap()]);
+        let mut got = [0; 16];
+        let count = reader.read(&mut got).unwrap_or(0);
+        assert_eq!(&got[..count], expected.as_bytes(), "{option}");
+    }
+}

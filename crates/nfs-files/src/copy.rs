@@ -36,7 +36,7 @@ use self::{
     node::{FIFO, Kind, Node},
     place::Place,
     sync::Syncing,
-    transfer::{Item, Version},
+    transfer::{Item, MOST_DECISIONS, Version, changes_all_the_time},
 };
 pub use self::{
     filter::Filter,
@@ -618,27 +618,26 @@ impl Run<'_> {
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {
         let _turn = self.turn(frame, name).await?;
         self.claim(frame, name, node)?;
-        let present = frame.place.present(self.context, name).await?;
-        let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
-            return Ok(());
-        };
-        let target = node.read_link().await?;
-        if !self.copy.dry_run {
+        let place = &frame.place;
+        let mut present = place.present(self.context, name).await?;
+        for _ in 0..MOST_DECISIONS {
+            let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
+                return Ok(());
+            };
+            if self.copy.dry_run {
+                return self.say_change(node, frame, name, change);
+            }
+            let target = node.read_link().await?;
             frame.touch(self.context).await;
             let kept = self.copy.preserve.then_some(node.attributes);
             let replaces = self.replaces(present.as_ref().map(Version::from));
-            let place = &frame.place;
-            if !place.symlink(self.context, (name, &self.tags), (&target, kept), replaces).await? {
-                return self.skip_taken(node, &place.name(name));
+            if place.symlink(self.context, (name, &self.tags), (&target, kept), replaces).await? {
+                return self.say_change(node, frame, name, change);
             }
+            // Something else has got the name.
+            present = place.look_up(self.context, name).await?;
         }
-        self.say_change(node, frame, name, change)
-    }
-
-    /// Says that something got the name of a copy while that was made, and stays.
-    fn skip_taken(&self, node: &Node, target: &Name) -> Result<()> {
-        let reason = if self.copy.overwrite == Overwrite::Older { Skip::NotOlder } else { Skip::Exists };
-        self.skip(node, target, reason)
+        Err(changes_all_the_time(place.show(name)))
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> Result<()> {

@@ -4,6 +4,7 @@ mod holes;
 mod marked;
 mod names;
 mod opened;
+mod output;
 mod own;
 mod part;
 mod source;
@@ -29,6 +30,7 @@ pub use holes::{Sparse, Writer, holes};
 pub use marked::Marked;
 pub use names::Adjusted;
 use opened::Opened;
+pub use output::{descriptor, open_special};
 pub use own::Own;
 pub use part::{Mark, Named, Part, close_copy, removed};
 pub use source::{SourceDirectory, SourcePath};
@@ -266,7 +268,13 @@ impl Directory {
     fn read_if(&self, name: &[u8], is_good: impl Fn(&File) -> bool) -> io::Result<Option<File>> {
         match self.read(name) {
             Ok(file) => Ok(Some(file).filter(is_good)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
+            // What this user may not open is not this user's.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+                ) =>
+            {
                 Ok(None)
             }
             Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),

@@ -138,7 +138,13 @@ impl Run<'_> {
             let named = (name, &self.tags);
             match frame.place.hard_link(self.context, named, link, replaces).await? {
                 Named::Yes => {}
-                Named::Taken => return self.skip_taken(node, &frame.place.name(name)),
+                Named::Taken => {
+                    let there = frame.place.look_up(self.context, name).await?;
+                    if self.wants(node, frame, name, there.as_ref()).await?.is_none() {
+                        return Ok(());
+                    }
+                    return self.file(item).await;
+                }
                 Named::Unknown => return self.file(item).await,
             }
         }

@@ -3,8 +3,9 @@
 use std::{
     collections::HashSet,
     fmt::Display,
-    fs, io,
-    os::unix::ffi::OsStrExt,
+    fs::{self, File},
+    io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -24,7 +25,7 @@ use super::{
 use crate::{
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, io_text, local, show},
-    local::{Directory, is_closed_input},
+    local::{Directory, descriptor, is_closed_input},
     name::is_plain,
     remote::{Found, find, find_all, find_if_exists, follow, real_if_exists},
     url::{Remote, Target, is_within, local_name},
@@ -52,8 +53,10 @@ pub(super) enum Plan {
 pub(super) enum Output {
     /// Standard output.
     Standard,
-    /// A fifo or device.
-    Special(PathBuf),
+    /// A fifo or device, and the numbers that it was seen with.
+    Special(PathBuf, (u64, u64)),
+    /// A descriptor that this process was started with, and the path that names it.
+    Descriptor(PathBuf, File),
 }
 
 /// Where the sources go.
@@ -319,6 +322,10 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     // It is the link that would become the source.
     let is_itself = is_link && !through_links;
+    // It is written where it stands, and nothing gets its name.
+    if let Some(file) = descriptor(path).map_err(|error| local(path, &error))? {
+        return Ok(Destination::Output(Output::Descriptor(path.to_owned(), file)));
+    }
     let found = fs::metadata(path);
     let is_whole = match (&found, whole) {
         (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
@@ -341,7 +348,8 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
         }
         _ if is_itself => path.to_owned(),
         Ok(metadata) if !metadata.is_file() => {
-            return Ok(Destination::Output(Output::Special(path.to_owned())));
+            let seen = (metadata.dev(), metadata.ino());
+            return Ok(Destination::Output(Output::Special(path.to_owned(), seen)));
         }
         // Through links to the file itself, so that the links stay.
         Ok(_) => fs::canonicalize(path).map_err(|error| local(path, &error))?,

@@ -1,6 +1,6 @@
 //! Copies that are one stream of bytes: standard input and output, fifos, and from server to server.
 
-use std::{cell::Cell, fs::File as LocalFile, io, time::Duration};
+use std::{cell::Cell, io, path::Path, time::Duration};
 
 use nfs_wireless_client::{self as client, File, FileHandle, TransferError};
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    Links, Run,
+    Links, Overwrite, Run,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     plan::Output,
     resume::SMALL_BYTES,
@@ -20,8 +20,8 @@ use super::{
 use crate::{
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, local, output_error, remote_error},
-    event::{Event, Name},
-    local::close_copy,
+    event::{Event, Name, Skip},
+    local::{close_copy, open_special},
     remote::{Found, find_again, follow},
 };
 
@@ -248,11 +248,14 @@ impl Run<'_> {
         let Origin::Remote(file) = &node.origin else {
             return Err(Error::usage(format!("{node}: is not on a server")));
         };
+        let target = match output {
+            Output::Standard => Name::standard_output(),
+            Output::Special(path, _) | Output::Descriptor(path, _) => Name::local(path),
+        };
+        if matches!(output, Output::Special(..)) && self.copy.overwrite != Overwrite::Always {
+            return self.skip(node, &target, Skip::Exists);
+        }
         if self.copy.dry_run {
-            let target = match output {
-                Output::Standard => Name::standard_output(),
-                Output::Special(path) => Name::local(path),
-            };
             return self.say(node, &target, None);
         }
         self.context.servers.activity().expect(node.attributes.size);
@@ -276,30 +279,44 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Output::Special(path) => {
+            Output::Special(path, seen) => {
                 // Opening a fifo waits for its reader.
-                let opened = path.clone();
-                let opening =
-                    tokio::task::spawn_blocking(move || LocalFile::options().write(true).open(opened));
-                let sink = opening
-                    .await
-                    .map_err(io::Error::from)
-                    .and_then(|opened| opened)
-                    .map_err(|error| local(path, &error))?;
-                let mut sink = tokio::fs::File::from_std(sink);
-                let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
-                moved.map_err(|error| match error {
-                    StreamError::Read(error) => remote_error(error, node),
-                    StreamError::Write(error) => local(path, &error),
-                })?;
-                sink.flush().await.map_err(|error| local(path, &error))?;
-                self.context.servers.activity().file_done();
-                if self.is_to_be_verified(node, None) {
-                    self.verify_output(node, &digest, &Name::local(path)).await?;
-                }
-                self.say(node, &Name::local(path), None)
+                let (opened, seen) = (path.clone(), *seen);
+                let opening = tokio::task::spawn_blocking(move || open_special(&opened, seen));
+                let sink = opening.await.map_err(io::Error::from).and_then(|opened| opened);
+                let sink = sink.map_err(|error| local(path, &error))?;
+                self.to_file(node, source, (sink, path), &target).await
+            }
+            Output::Descriptor(path, file) => {
+                let sink = file.try_clone().map_err(|error| local(path, &error))?;
+                self.to_file(node, source, (sink, path), &target).await
             }
         }
+    }
+
+    /// Writes a source to an open file of this machine, in order.
+    async fn to_file(
+        &self,
+        node: &Node,
+        mut source: Input<'_>,
+        (sink, path): (std::fs::File, &Path),
+        target: &Name,
+    ) -> Result<()> {
+        let mut digest = Digest::default();
+        let see = |bytes: &[u8]| digest.update(bytes);
+        let mut sink = tokio::fs::File::from_std(sink);
+        let moved = pump(&mut source, &mut sink, self.context, &self.throttle, see).await;
+        moved.map_err(|error| match error {
+            StreamError::Read(error) => remote_error(error, node),
+            StreamError::Write(error) => local(path, &error),
+        })?;
+        sink.flush().await.map_err(|error| local(path, &error))?;
+        close_copy(&sink).map_err(|error| local(path, &error))?;
+        self.context.servers.activity().file_done();
+        if self.is_to_be_verified(node, None) {
+            self.verify_output(node, &digest, target).await?;
+        }
+        self.say(node, target, None)
     }
 
     /// Fills a new file on a server from a stream that had these `attributes` when it was begun; the bytes are on stable storage

@@ -4,7 +4,12 @@ mod receive;
 mod relay;
 mod send;
 
-use std::{cell::Cell, fmt::Display, path::Path, time::SystemTime};
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Display,
+    path::Path,
+    time::SystemTime,
+};
 
 use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 
@@ -14,18 +19,23 @@ use super::{
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Place, Present, RemotePlace, is_refused},
+    resume::{Receiving, SMALL_BYTES},
     verify::Digest,
 };
 use crate::{
     error::{Error, Result, ResultExt, about, local},
     event::{Change, Event, Name, Skip, Warning},
-    local::{self as files, Directory},
+    local::{self as files, Directory, Part},
+    name::journal,
     progress::Share,
     remote,
 };
 
 /// How often a source that changes while it is copied is begun again.
 const MAX_VERSIONS: usize = 3;
+
+/// How often it is decided again about a name, when it stands for something else whenever a copy is to get it.
+pub(super) const MOST_DECISIONS: usize = 8;
 
 /// What came of trying to copy a file.
 enum Attempt {
@@ -49,9 +59,30 @@ struct Target<'a> {
     mode: u32,
     share: &'a Share,
     frame: &'a Frame,
-    /// Nothing had its name.
-    is_new: bool,
     replaces: &'a Cell<Replaces>,
+    /// What is written in place, once it was opened: its name may stand for another file by then.
+    opened: &'a RefCell<Option<Part>>,
+}
+
+/// A name on a server that a file is to get.
+#[derive(Clone, Copy)]
+struct Goal<'a> {
+    frame: &'a Frame,
+    name: &'a [u8],
+    mode: u32,
+    replaces: &'a Cell<Replaces>,
+    /// What is written in place, once it was opened.
+    opened: &'a Cell<Option<Opened>>,
+}
+
+/// A file on a server that is written in place. Its name may stand for another by now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    pub(super) handle: FileHandle,
+    /// The numbers of its file system and of the file in it.
+    pub(super) file: (u64, u64),
+    /// Its mode, if this run has made it.
+    pub(super) made_mode: Option<u32>,
 }
 
 /// What may lose its name to a copy.
@@ -120,7 +151,7 @@ struct Copied {
     length: Option<u64>,
     /// What the copy is now, as far as known.
     attributes: Option<Attributes>,
-    /// Something else got its name meanwhile, and stays.
+    /// Something else got its name meanwhile, and stays, which was said.
     is_left: bool,
 }
 
@@ -160,10 +191,12 @@ impl Run<'_> {
         self.claim(frame, name, node)?;
         match self.decide(item).await? {
             Todo::Leave => {
+                self.remove_complete_journal(item);
                 share.leave_out(u64::MAX);
                 Ok(())
             }
             Todo::Complete => {
+                self.remove_complete_journal(item);
                 // It belongs to what this run is to copy and, if asked, to compare.
                 let verified = self.verify_if_due(item, &Copied::default()).await;
                 if verified.is_err() {
@@ -178,7 +211,7 @@ impl Run<'_> {
                     frame.touch(self.context).await;
                     let copied = self.copy(item, mode, was).await?;
                     if copied.is_left {
-                        return self.skip_taken(node, &frame.place.name(name));
+                        return Ok(());
                     }
                     self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
@@ -217,13 +250,14 @@ impl Run<'_> {
 
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> Result<Copied> {
         let Item { node, frame, name, share } = item;
-        let is_new = was.is_none();
         // What is written in place is this run's from then on, however often it is begun again.
         let replaces = &Cell::new(self.replaces(was));
+        let (opened, opened_there) = (&RefCell::new(None), &Cell::new(None));
+        let goal = Goal { opened: opened_there, frame, name, mode, replaces };
         match (&node.origin, &frame.place) {
             (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
-                let target = Target { directory, name, mode, share, frame, is_new, replaces };
+                let target = Target { directory, name, mode, share, frame, replaces, opened };
                 let known = (source.clone(), node.attributes);
                 let find = async || self.find_again(source).await;
                 let copy =
@@ -232,26 +266,154 @@ impl Run<'_> {
             }
             (Origin::Local(path), Place::Remote(place)) if node.kind == Kind::File => {
                 let find = async || place.find_again(self.context).await;
-                let copy =
-                    async |place: &_| self.upload(node, path, place, (name, mode, replaces), share).await;
+                let copy = async |place: &_| self.upload(node, path, place, goal, share).await;
                 self.while_stale(share, &**place, |place| &place.client, find, copy).await
             }
-            (_, Place::Remote(place)) => {
-                self.relay(node, place, (name, mode, replaces), &frame.place.show(name)).await
-            }
+            (_, Place::Remote(place)) => self.relay(node, place, goal, &frame.place.show(name)).await,
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                 Err(Error::usage(format!("{node}: neither side is on a server")))
             }
         }
     }
 
-    /// Returns what may lose its name to a copy, where this was there.
+    /// Returns what may lose its name to a copy, where this was there. A sync keeps what is newer, so it looks again at what is another.
     pub(super) fn replaces(&self, was: Option<Version>) -> Replaces {
+        let keeps_newer = self.sync.as_ref().is_some_and(|sync| !sync.options.force);
         match (self.copy.overwrite, was) {
-            (Overwrite::Always, was) => Replaces::Anything { was_there: was.is_some() },
+            (Overwrite::Always, was) if !keeps_newer => Replaces::Anything { was_there: was.is_some() },
             (_, None) => Replaces::Nothing,
             (_, Some(was)) => Replaces::Only(was),
         }
+    }
+
+    /// Decides once more about a name, when something else has it than before: false if that stays, which was said.
+    ///
+    /// # Errors
+    /// Also that nothing may be copied to what is there.
+    async fn decide_again(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        replaces: &Cell<Replaces>,
+    ) -> Result<bool> {
+        let there = frame.place.look_up(self.context, name).await?;
+        let is_replaced = self.wants(node, frame, name, there.as_ref()).await?.is_some();
+        if is_replaced {
+            replaces.set(self.replaces(there.as_ref().map(Version::from)));
+        }
+        Ok(is_replaced)
+    }
+
+    /// Makes or opens a file on a server that is to be written under its own name; `None` if what has that stays, which was said. What was
+    /// opened before is found again.
+    ///
+    /// # Errors
+    /// Also that its name stands for another by now.
+    async fn begin_in_place(
+        &self,
+        node: &Node,
+        place: &RemotePlace,
+        goal: Goal<'_>,
+    ) -> Result<Option<Opened>> {
+        let Goal { frame, name, mode, replaces, opened } = goal;
+        if let Some(before) = opened.get() {
+            let now = self.check_in_place(place, name, &before).await?;
+            opened.set(Some(now));
+            return Ok(Some(now));
+        }
+        for _ in 0..MOST_DECISIONS {
+            if let Some(begun) = place.begin_in_place(name, mode, replaces).await? {
+                opened.set(Some(begun));
+                return Ok(Some(begun));
+            }
+            if !self.decide_again(node, frame, name, replaces).await? {
+                return Ok(None);
+            }
+        }
+        Err(changes_all_the_time(frame.place.show(name)))
+    }
+
+    /// Looks whether a name still stands for the file that is written in place; returns that under the handle that it has now.
+    ///
+    /// # Errors
+    /// It does not.
+    async fn check_in_place(&self, place: &RemotePlace, name: &[u8], opened: &Opened) -> Result<Opened> {
+        match Place::look_up_in(place, name).await? {
+            Some(Present { handle: Some(handle), attributes, .. }) if attributes.file == opened.file => {
+                Ok(Opened { handle, ..*opened })
+            }
+            _ => {
+                let text = "was removed or replaced while it was written; run it again";
+                Err(Error::other(format!("{}: {text}", place.remote.join(name))))
+            }
+        }
+    }
+
+    /// Ends what was written in place: without -p, what was there keeps its mode, which somebody may have changed since, and what was made is
+    /// given its last one.
+    async fn end_in_place(&self, place: &RemotePlace, goal: Goal<'_>, opened: &Opened) -> Result<()> {
+        let Goal { name, mode, .. } = goal;
+        if let Some(made) = opened.made_mode.filter(|made| !self.copy.preserve && *made != mode) {
+            let now = place.client.metadata(opened.handle).await.at(place.remote.join(name))?.mode;
+            let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+            if now & 0o7777 == made {
+                match place.client.set_attributes(opened.handle, attributes).await {
+                    Err(error) if is_refused(&error) => self.say_not_kept(error),
+                    set => set.at(place.remote.join(name))?,
+                }
+            }
+        }
+        self.check_in_place(place, name, opened).await.map(drop)
+    }
+
+    /// Gives a complete file on a server, which is `made`, its name; decides again where something else has that than before, and removes the
+    /// file if that stays: false then. What has the name now may have been looked at.
+    async fn give_name_there(
+        &self,
+        node: &Node,
+        place: &RemotePlace,
+        goal: Goal<'_>,
+        (made, own, temporary): (FileHandle, Option<Attributes>, &[u8]),
+        keeps: bool,
+        mut there: Option<Option<Present>>,
+    ) -> Result<bool> {
+        let Goal { frame, name, mode, replaces, .. } = goal;
+        let named = async {
+            for _ in 0..MOST_DECISIONS {
+                if keeps && self.narrows(replaces.get()) {
+                    let own = match own {
+                        Some(own) => own,
+                        None => Attributes::from(&place.client.metadata(made).await.at(&place.remote)?),
+                    };
+                    self.narrow(place, name, (made, &own), mode).await?;
+                }
+                if self.sync.is_some()
+                    && there.is_none()
+                    && !matches!(replaces.get(), Replaces::Anything { .. })
+                {
+                    there = Some(Place::look_up_in(place, name).await?);
+                }
+                let is_named = match there.take() {
+                    Some(there) => {
+                        place.rename_in_place_of(made, (temporary, name), replaces.get(), there).await?
+                    }
+                    None => place.try_name(made, (temporary, name), replaces.get()).await?,
+                };
+                if is_named {
+                    return Ok(true);
+                }
+                if !self.decide_again(node, frame, name, replaces).await? {
+                    return Ok(false);
+                }
+            }
+            Err(changes_all_the_time(frame.place.show(name)))
+        };
+        let named: Result<bool> = named.await;
+        if named.as_ref().map_or_else(|error| !error.is_stale(), |is_named| !is_named) {
+            let _ = place.client.remove(place.handle, temporary).await;
+        }
+        named
     }
 
     /// Compares a copy with its source, if that is due.
@@ -260,6 +422,20 @@ impl Run<'_> {
             self.verify(node, copied.was.as_ref(), copied.length, &frame.place, name).await?;
         }
         Ok(())
+    }
+
+    /// Removes the journal that a run has left which was killed right after it gave a copy its name.
+    fn remove_complete_journal(&self, Item { node, frame, name, .. }: Item<'_>) {
+        if let Place::Local { directory, .. } = &frame.place
+            && node.attributes.size > SMALL_BYTES
+            && frame.may_have_journals()
+            && !self.copy.dry_run
+            && matches!(directory.stat(&journal(name)), Ok(Some(_)))
+            && let Some(key) = self.key()
+        {
+            // What cannot be removed is believed by no run.
+            let _ = Receiving::remove_complete(directory, name, key);
+        }
     }
 
     /// Lets the next run, if this one is interrupted, leave out a complete file.
@@ -413,6 +589,11 @@ impl Patience {
 /// Whether a file's contents may have changed between two looks at it, or it is another file.
 pub(super) fn differ(now: &Attributes, before: &Attributes) -> bool {
     (now.file.1, now.size, now.times.modified) != (before.file.1, before.size, before.times.modified)
+}
+
+/// Returns the error for a name that stands for something else whenever a copy is to get it.
+pub(super) fn changes_all_the_time(target: impl Display) -> Error {
+    Error::other(format!("{target}: is replaced all the time; try again when it is at rest"))
 }
 
 fn keeps_changing(node: &Node) -> Error {

@@ -33,6 +33,8 @@ pub struct Part {
     is_known: bool,
     /// This run has created it.
     is_new: bool,
+    /// Its mode when it was made to be written in place; `None` where it was there.
+    made_mode: Option<u32>,
 }
 
 /// Whether a file got its name, which nothing was to lose to it.
@@ -96,6 +98,7 @@ impl Part {
             is_passing,
             is_known,
             is_new: !is_known,
+            made_mode: None,
         };
         let temporary = temporary(name);
         for _ in 0..MOST_ATTEMPTS {
@@ -149,13 +152,15 @@ impl Part {
         Ok(self.directory.stat(name)?.as_ref().map(number) == Some(self.number()?))
     }
 
-    /// Opens the target itself, which is no link and, if it is to be new, must not be there.
+    /// Makes the target itself, which must not be there, or opens it, which must be a regular file.
     ///
     /// # Errors
-    /// `WouldBlock` when another run is writing it; `AlreadyExists`.
+    /// `WouldBlock` when another run is writing it; `AlreadyExists` or `NotFound`.
     pub fn in_place(directory: &Directory, name: &[u8], mode: u32, is_new: bool) -> io::Result<Self> {
-        let file = if is_new { create(directory, name, mode)? } else { open(directory, name, mode)? };
+        let file = if is_new { create(directory, name, mode)? } else { open(directory, name)? };
+        let made_mode = if is_new { Some(mode_of(&fs::fstat(&file)?)) } else { None };
         Ok(Self {
+            made_mode,
             file: Arc::new(file),
             directory: directory.clone(),
             name: name.to_vec(),
@@ -165,6 +170,23 @@ impl Part {
             is_known: false,
             is_new: false,
         })
+    }
+
+    /// The same open file, which is written in place, for another attempt.
+    pub fn again(&self) -> Self {
+        Self {
+            file: Arc::clone(&self.file),
+            directory: self.directory.clone(),
+            name: self.name.clone(),
+            number: self.number.clone(),
+            temporary: self.temporary.clone(),
+            ..*self
+        }
+    }
+
+    /// Whether it is written in place, and has a mode that this run has not given it.
+    pub fn has_own_mode(&self) -> io::Result<bool> {
+        Ok(self.temporary.is_none() && self.made_mode != Some(mode_of(&self.stat()?)))
     }
 
     /// Forgets what was in the file when it was opened.
@@ -195,9 +217,8 @@ impl Part {
     }
 
     /// Sets permissions, whatever the umask.
-    #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        if self.stat()?.st_mode as u32 & 0o7777 == mode {
+        if mode_of(&self.stat()?) == mode {
             return Ok(());
         }
         Ok(fs::fchmod(&self.file, Mode::from_raw_mode(mode as RawMode))?)
@@ -279,9 +300,13 @@ impl Part {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// `NotFound` when somebody removed or replaced the temporary file.
+    /// `NotFound` when somebody removed or replaced the temporary file, or the one that was written in place.
     pub fn finish(mut self) -> io::Result<()> {
         close_copy(&self.file)?;
+        if self.temporary.is_none() && !self.is_named(&self.name)? {
+            let text = "was removed or replaced while it was written; run it again";
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
         if let Some(temporary) = &self.temporary {
             if !self.is_named(temporary)? {
                 return Err(removed());
@@ -428,12 +453,19 @@ fn open_if(
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
 }
 
-/// Opens and locks the target itself for writing, creating it if need be; never through a link.
-fn open(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+/// Returns the permissions of a file, and the bits above them.
+#[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
+const fn mode_of(stat: &fs::Stat) -> u32 {
+    stat.st_mode as u32 & 0o7777
+}
+
+/// Opens and locks the target itself for writing; never through a link.
+///
+/// # Errors
+/// `NotFound`; `InvalidInput` where it is no regular file.
+fn open(directory: &Directory, name: &[u8]) -> io::Result<File> {
     loop {
-        let flags = OPEN | OFlags::CREATE;
-        let file =
-            File::from(fs::openat(directory.fd()?, name, flags, Mode::from_raw_mode(mode as RawMode))?);
+        let file = super::regular(fs::openat(directory.fd()?, name, OPEN, Mode::empty())?)?;
         lock(&file)?;
         // Another run may have replaced it between the two calls.
         if is_at(&file, directory, name)? {

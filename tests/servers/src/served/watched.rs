@@ -35,6 +35,8 @@ pub enum Call<'a> {
     Linked(&'a [u8]),
     /// Attributes are set.
     SetAttributes,
+    /// Bytes of a file are written.
+    Write,
     /// A file or directory was made.
     Made(&'a [u8]),
 }
@@ -137,6 +139,7 @@ impl Vfs for Watched {
         data: &[u8],
         stable: stable_how,
     ) -> Result<stable_how, NfsStatus> {
+        self.tell(Call::Write);
         self.directory.write(now, node, offset, data, stable)
     }
 

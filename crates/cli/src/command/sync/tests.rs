@@ -2,6 +2,7 @@
 
 mod changed;
 mod deletions;
+mod kept;
 mod model;
 mod moved;
 

@@ -13,7 +13,7 @@ use crate::{
     copy::{
         node::{Attributes, Kind},
         resume::SMALL_BYTES,
-        transfer::Replaces,
+        transfer::{Opened, Replaces},
     },
     error::{Error, Result, ResultExt, has_status, is_missing},
     name::{self, MARKER, Tag, is_linked, is_ours},
@@ -299,6 +299,37 @@ impl RemotePlace {
     pub(in crate::copy) async fn give_name(
         &self,
         file: FileHandle,
+        names: (&[u8], &[u8]),
+        replaces: Replaces,
+    ) -> Result<bool> {
+        let is_given = self.try_name(file, names, replaces).await?;
+        if !is_given {
+            let _ = self.client.remove(self.handle, names.0).await;
+        }
+        Ok(is_given)
+    }
+
+    /// As [`RemotePlace::give_name`], of what was `there` a moment ago: what gets the name after that loses it, which spares a sync two
+    /// round trips for each file. The file stays.
+    pub(in crate::copy) async fn rename_in_place_of(
+        &self,
+        file: FileHandle,
+        (temporary, name): (&[u8], &[u8]),
+        replaces: Replaces,
+        there: Option<Present>,
+    ) -> Result<bool> {
+        let Self { client, handle, remote, .. } = self;
+        if !replaces.may_replace(there.as_ref()) {
+            return Ok(false);
+        }
+        let renamed = client.rename(file, (*handle, temporary), (*handle, name)).await;
+        renamed.at(remote.join(name)).map(|()| true)
+    }
+
+    /// As [`RemotePlace::give_name`], but the file stays.
+    pub(in crate::copy) async fn try_name(
+        &self,
+        file: FileHandle,
         (temporary, name): (&[u8], &[u8]),
         replaces: Replaces,
     ) -> Result<bool> {
@@ -314,22 +345,20 @@ impl RemotePlace {
                 client.rename_if(file, from, to, may_replace).await
             }
         };
-        let is_given = given.at(remote.join(name))?;
-        if !is_given {
-            let _ = client.remove(*handle, temporary).await;
-        }
-        Ok(is_given)
+        given.at(remote.join(name))
     }
 
-    /// Makes or empties a file that is to be written under its own name, if what has that may be overwritten; false if not. It is this
-    /// run's then. That it is what it was, is told by the guard of SETATTR in one step (RFC 1813 §3.3.2).
+    /// Makes or opens a file that is to be written under its own name, if what has that may be overwritten; `None` if not. It is this
+    /// run's then, which writes it by its handle. That it is what it was, is told by the guard of SETATTR in one step, which empties it
+    /// (RFC 1813 §3.3.2).
     pub(in crate::copy) async fn begin_in_place(
         &self,
         name: &[u8],
         mode: u32,
         replaces: &Cell<Replaces>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Opened>> {
         let Self { client, handle, remote, .. } = self;
+        let mut opened = None;
         let mut is_free = matches!(replaces.get(), Replaces::Nothing);
         // A second look, in case a server refuses every guard.
         for may_be_guarded in [true, false] {
@@ -340,30 +369,47 @@ impl RemotePlace {
                 Ok(there)
                     if !replaces.get().may_replace(Some(&Present::remote(there.handle, &there.metadata))) =>
                 {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 Ok(there) if may_be_guarded => {
                     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
                     match client.set_attributes_if(there.handle, empty, there.metadata.ctime).await {
-                        Err(error) if has_status(&error, NfsStatus::NOT_SYNC) => continue,
+                        // It is another, or it is gone.
+                        Err(error) if has_status(&error, NfsStatus::NOT_SYNC) || error.is_stale() => continue,
                         // What may not be emptied fails when it is written.
                         Err(error) if error.status().is_some() && !error.is_stale() => {}
                         emptied => emptied.at(remote.join(name))?,
                     }
+                    opened = Some(there);
                 }
-                Ok(_) => {}
+                Ok(there) => opened = Some(there),
             }
             break;
         }
-        if is_free {
-            let attributes = SetAttributes { mode: Some(mode | 0o600), ..SetAttributes::default() };
-            match client.create_new(*handle, name, attributes).await {
-                Err(error) if has_status(&error, NfsStatus::EXIST) => return Ok(false),
-                made => made.map(drop).at(remote.join(name))?,
-            }
+        let mode = mode | 0o600;
+        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        let entry = match opened {
+            Some(there) => there,
+            None if is_free => match client.create_new(*handle, name, attributes).await {
+                Err(error) if has_status(&error, NfsStatus::EXIST) => return Ok(None),
+                made => made.at(remote.join(name))?,
+            },
+            None => match client.create(*handle, name, attributes).await {
+                // Some servers refuse to open what is there.
+                Err(error) if has_status(&error, NfsStatus::EXIST) => {
+                    client.lookup(*handle, name).await.at(remote.join(name))?
+                }
+                made => made.at(remote.join(name))?,
+            },
+        };
+        if entry.metadata.file_type != FileType::Regular {
+            return Err(Error::other(format!("{}: is not a regular file", remote.join(name))));
         }
+        let is_made = !replaces.get().was_there() && entry.metadata.size == 0;
+        let made_mode = Some(entry.metadata.mode & 0o7777).filter(|it| is_made && *it == mode);
         replaces.set(Replaces::Anything { was_there: true });
-        Ok(true)
+        let file = Attributes::from(&entry.metadata).file;
+        Ok(Some(Opened { handle: entry.handle, file, made_mode }))
     }
 
     /// Makes a symbolic link, where something is there or not; false if that is not to lose its name.

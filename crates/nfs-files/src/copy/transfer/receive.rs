@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    fs::File,
     io,
     path::Path,
     sync::{
@@ -14,8 +15,8 @@ use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferErro
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::{
-    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, Target, for_any_group, keeps_changing,
-    narrowed, transfer_error,
+    Attempt, Copied, MAX_VERSIONS, MOST_DECISIONS, Replaces, SET_ID_IS_LEFT_OUT, Target,
+    changes_all_the_time, for_any_group, keeps_changing, narrowed, transfer_error,
 };
 use crate::{
     copy::{
@@ -99,13 +100,6 @@ impl Run<'_> {
         let is_large = attributes.size > SMALL_BYTES;
         let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
         let key = if keeps { self.key() } else { None };
-        if let Some(key) = key
-            && Receiving::is_complete(directory, name, attributes.identity(), key).map_err(here)?
-        {
-            let _ = directory.remove(&journal(name));
-            self.say_resumed(node, &Name::local(&path), attributes.size, share)?;
-            return self.copied(target, None, Some(attributes.size));
-        }
         if key.is_some() {
             frame.note_journal();
         }
@@ -114,12 +108,10 @@ impl Run<'_> {
             Some(Ok((receiving, part))) => (Some(receiving), part),
             // Where somebody else has taken the name of the journal, none is kept.
             Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
-            _ if self.copy.inplace => {
-                match open_in_place(directory, name, part_mode, target.replaces).map_err(here)? {
-                    Some(part) => (None, part),
-                    None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
-                }
-            }
+            _ if self.copy.inplace => match self.open_in_place(node, target, part_mode).await? {
+                Some(part) => (None, part),
+                None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
+            },
             _ => (None, Part::beside(directory, name, part_mode, None).map_err(here)?),
         };
         let resumes = receiving.is_some();
@@ -182,7 +174,8 @@ impl Run<'_> {
         }
         // What it replaces may have a narrower one by now, and another group.
         self.finish(&part, attributes, if self.narrows(target.replaces.get()) { part_mode } else { mode });
-        let is_named = self.give_name(part, target).await?;
+        let copy = part.writer();
+        let is_named = self.give_name(node, part, target).await?;
         if resumes {
             let _ = directory.remove(&journal(name));
         }
@@ -190,25 +183,66 @@ impl Run<'_> {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let length = was.is_none().then_some(attributes.size);
-        self.copied(target, was, length)
+        self.copied(target, &copy, was, length)
+    }
+
+    /// As [`open_in_place`], and decides again about what has the name if that is another than before; `None` if it stays, which was said.
+    async fn open_in_place(&self, node: &Node, target: Target<'_>, mode: u32) -> Result<Option<Part>> {
+        let Target { directory, name, frame, replaces, .. } = target;
+        let mut kept = target.opened.borrow().as_ref().map(Part::again);
+        for _ in 0..MOST_DECISIONS {
+            let opened = match kept.take() {
+                Some(part) => Ok(Some(part)),
+                None => open_in_place(directory, name, mode, replaces),
+            };
+            if let Some(part) = opened.map_err(|error| local(&directory.join(name), &error))? {
+                *target.opened.borrow_mut() = Some(part.again());
+                return Ok(Some(part));
+            }
+            if !self.decide_again(node, frame, name, replaces).await? {
+                return Ok(None);
+            }
+        }
+        Err(changes_all_the_time(frame.place.show(name)))
     }
 
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
     /// to be replaced.
-    async fn give_name(&self, mut part: Part, target: Target<'_>) -> Result<bool> {
-        let Target { directory, name, mode, frame, is_new, .. } = target;
-        let replaces = target.replaces.get();
+    async fn give_name(&self, node: &Node, mut part: Part, target: Target<'_>) -> Result<bool> {
+        let Target { directory, name, mode, frame, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
         let (_, made) = part.number().map_err(here)?;
-        let mut named = if is_new { part.finish_new().map_err(here)? } else { Named::Unknown };
-        if named == Named::Unknown && matches!(replaces, Replaces::Nothing) {
-            named = part.finish_linked().map_err(here)?;
-        }
-        if named != Named::Yes {
+        for _ in 0..MOST_DECISIONS {
+            let replaces = target.replaces.get();
+            let mut named =
+                if replaces.was_there() { Named::Unknown } else { part.finish_new().map_err(here)? };
+            if named == Named::Unknown && replaces.is_nothing() {
+                named = part.finish_linked().map_err(here)?;
+            }
+            if named == Named::Yes {
+                frame.given().add_made(made, name);
+                return Ok(true);
+            }
             let there = directory.stat(name).map_err(here)?;
-            if !self.copy.inplace && !replaces.may_replace(there.as_ref().map(Present::local).as_ref()) {
-                part.discard();
-                return Ok(false);
+            if !self.copy.inplace {
+                match (replaces, there) {
+                    // It is gone: nothing is to lose the name to this copy now.
+                    (Replaces::Only(_), None) => {
+                        target.replaces.set(Replaces::Nothing);
+                        continue;
+                    }
+                    (Replaces::Nothing, None) if named == Named::Taken => continue,
+                    (_, there) if !replaces.may_replace(there.as_ref().map(Present::local).as_ref()) => {
+                        match self.decide_again(node, frame, name, target.replaces).await {
+                            Ok(true) => continue,
+                            stays => {
+                                part.discard();
+                                return stays;
+                            }
+                        }
+                    }
+                    _ => {}
+                }
             }
             // The types of the fields differ from system to system.
             #[allow(clippy::unnecessary_cast)]
@@ -228,9 +262,11 @@ impl Run<'_> {
                 }
             }
             part.finish().map_err(here)?;
+            frame.given().add_made(made, name);
+            return Ok(true);
         }
-        frame.given().add_made(made, name);
-        Ok(true)
+        part.discard();
+        Err(changes_all_the_time(frame.place.show(name)))
     }
 
     /// Returns what has become of a source, of which `part` has what it had before.
@@ -340,16 +376,17 @@ impl Run<'_> {
         }
     }
 
-    /// Looks at a complete copy on this machine, if anybody wants to know.
+    /// Looks at a complete copy on this machine, if anybody wants to know; its name may stand for another file by now.
     fn copied(
         &self,
         Target { directory, name, .. }: Target<'_>,
+        copy: &File,
         was: Option<Digest>,
         length: Option<u64>,
     ) -> Result<Attempt> {
         let attributes = match self.done {
             None => None,
-            Some(_) => directory.stat(name).map_err(|error| local(&directory.join(name), &error))?,
+            Some(_) => Some(copy.metadata().map_err(|error| local(&directory.join(name), &error))?),
         };
         let attributes = attributes.as_ref().map(Attributes::from);
         Ok(Attempt::Complete(Box::new(Copied { was, length, attributes, is_left: false })))
@@ -366,7 +403,9 @@ impl Run<'_> {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
             }
         }
-        let mut set = part.set_mode(mode);
+        // What was there keeps its mode: somebody may have changed it since.
+        let keeps_mode = !self.copy.preserve && part.has_own_mode().unwrap_or(true);
+        let mut set = if keeps_mode { Ok(()) } else { part.set_mode(mode) };
         if self.copy.preserve {
             set = part.set_times(attributes.times).and(set);
         }
@@ -383,20 +422,32 @@ fn open_in_place(
     mode: u32,
     replaces: &Cell<Replaces>,
 ) -> io::Result<Option<Part>> {
-    let is_to_be_new = match replaces.get() {
-        Replaces::Anything { .. } => false,
-        Replaces::Nothing => true,
-        Replaces::Only(_) => directory.stat(name)?.is_none(),
-    };
-    let part = match Part::in_place(directory, name, mode, is_to_be_new) {
-        Err(error) if is_to_be_new && error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-        part => part?,
-    };
-    let may_be_overwritten = is_to_be_new || replaces.get().may_replace(Some(&Present::local(&part.stat()?)));
-    Ok(may_be_overwritten.then(|| {
+    for _ in 0..MOST_DECISIONS {
+        let now = replaces.get();
+        let part = match Part::in_place(directory, name, mode, !now.was_there()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match now {
+                Replaces::Anything { .. } => {
+                    replaces.set(Replaces::Anything { was_there: true });
+                    continue;
+                }
+                Replaces::Nothing | Replaces::Only(_) => return Ok(None),
+            },
+            Err(error) if now.was_there() && error.kind() == io::ErrorKind::NotFound => {
+                replaces.set(match now {
+                    Replaces::Anything { .. } => Replaces::Anything { was_there: false },
+                    Replaces::Nothing | Replaces::Only(_) => Replaces::Nothing,
+                });
+                continue;
+            }
+            part => part?,
+        };
+        if now.was_there() && !now.may_replace(Some(&Present::local(&part.stat()?))) {
+            return Ok(None);
+        }
         replaces.set(Replaces::Anything { was_there: true });
-        part
-    }))
+        return Ok(Some(part));
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! A stream to a server, under a temporary name until it is complete.
 
-use std::cell::Cell;
-
 use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, Procedure, SetAttributes};
 
-use super::{Copied, MAX_VERSIONS, Replaces, for_any_group, keeps_changing, part_mode};
+use super::{Copied, Goal, MAX_VERSIONS, for_any_group, keeps_changing, part_mode};
 use crate::{
     copy::{
         Run,
@@ -22,15 +20,15 @@ impl Run<'_> {
         &self,
         node: &Node,
         place: &RemotePlace,
-        (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
+        goal: Goal<'_>,
         target: &str,
     ) -> Result<Copied> {
         let mut attributes = node.attributes;
-        if self.copy.inplace && !place.begin_in_place(name, mode, replaces).await? {
+        if self.copy.inplace && self.begin_in_place(node, place, goal).await?.is_none() {
             return Ok(Copied::left());
         }
         for _ in 0..MAX_VERSIONS {
-            match self.relay_version(node, attributes, place, (name, mode, replaces.get()), target).await? {
+            match self.relay_version(node, attributes, place, goal, target).await? {
                 None => return Ok(Copied::left()),
                 Some(Filled::Complete(digest)) => {
                     let length = (node.attributes.size > 0).then_some(digest.bytes());
@@ -50,17 +48,18 @@ impl Run<'_> {
         node: &Node,
         attributes: Attributes,
         place: &RemotePlace,
-        (name, mode, replaces): (&[u8], u32, Replaces),
+        goal: Goal<'_>,
         target: &str,
     ) -> Result<Option<Filled>> {
+        let Goal { name, mode, replaces, .. } = goal;
         let RemotePlace { client, handle: directory, .. } = place;
-        let narrows = self.narrows(replaces);
+        let narrows = self.narrows(replaces.get());
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
-        let mut file = if self.copy.inplace {
-            open_empty(client, *directory, &working, mode | 0o600).await
-        } else {
-            create(client, *directory, &working, part_mode(until_named)).await
+        let opened = goal.opened.get();
+        let mut file = match &opened {
+            Some(opened) => empty(client, opened.handle).await,
+            None => create(client, *directory, &working, part_mode(until_named)).await,
         };
         // Nobody may remove what somebody else has put there.
         if !self.copy.inplace
@@ -75,12 +74,15 @@ impl Run<'_> {
             if let Filled::Changed(_) = filled {
                 return Ok(Some(filled));
             }
-            self.give_attributes(place, file, (node, attributes), until_named, target).await?;
-            if narrows {
-                let own = Attributes::from(&client.metadata(file).await.at(target)?);
-                self.narrow(place, name, (file, &own), mode).await?;
+            if self.copy.preserve || opened.is_none() {
+                self.give_attributes(place, file, (node, attributes), until_named, target).await?;
             }
-            let is_named = self.copy.inplace || place.give_name(file, (&working, name), replaces).await?;
+            if let Some(opened) = &opened {
+                self.end_in_place(place, goal, opened).await?;
+                return Ok(Some(filled));
+            }
+            let made = (file, None, &working[..]);
+            let is_named = self.give_name_there(node, place, goal, made, true, None).await?;
             Ok(is_named.then_some(filled))
         };
         let finished: Result<_> = finished.await;
@@ -131,17 +133,8 @@ async fn create(
     }
 }
 
-/// Creates an empty file, or empties the one that is there.
-async fn open_empty(
-    client: &Client,
-    directory: FileHandle,
-    name: &[u8],
-    mode: u32,
-) -> Result<FileHandle, client::Error> {
-    let attributes = SetAttributes { mode: Some(mode), size: Some(0), ..SetAttributes::default() };
-    match client.create(directory, name, attributes).await {
-        // Some servers refuse to open what is there.
-        Err(error) if has_status(&error, NfsStatus::EXIST) => create(client, directory, name, mode).await,
-        other => other.map(|entry| entry.handle),
-    }
+/// Empties a file that is written in place.
+async fn empty(client: &Client, file: FileHandle) -> Result<FileHandle, client::Error> {
+    let attributes = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    client.set_attributes(file, attributes).await.map(|()| file)
 }

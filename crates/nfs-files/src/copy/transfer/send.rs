@@ -1,7 +1,6 @@
 //! A file from this machine to a server.
 
 use std::{
-    cell::Cell,
     fs::File,
     io,
     path::Path,
@@ -15,14 +14,14 @@ use nfs_wireless_client::{
 };
 
 use super::{
-    Attempt, Copied, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, for_any_group, keeps_changing, part_mode,
-    transfer_error,
+    Attempt, Copied, Goal, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, for_any_group, keeps_changing,
+    part_mode, transfer_error,
 };
 use crate::{
     copy::{
         Links, Run,
         node::{Attributes, Node},
-        place::{RemotePlace, SET_ID, is_refused, set_times, target_key},
+        place::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
         version::{Looked, Sample, Since, Told, told},
     },
@@ -45,19 +44,19 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        (name, mode, replaces): (&[u8], u32, &Cell<Replaces>),
+        goal: Goal<'_>,
         share: &Share,
     ) -> Result<Copied> {
+        let name = goal.name;
         let copied = async {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
             let mut fresh = None;
-            if self.copy.inplace && !place.begin_in_place(name, mode, replaces).await? {
+            if self.copy.inplace && self.begin_in_place(node, place, goal).await?.is_none() {
                 return Ok(Copied::left());
             }
             for _ in 0..=MAX_VERSIONS + 1 {
-                let what = (name, mode, keeps, replaces.get());
-                match self.send(node, path, place, what, fresh.as_deref(), share).await? {
+                match self.send(node, path, place, (goal, keeps), fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),
                     Attempt::IsTaken => fresh = Some(name::fresh(name)),
@@ -67,7 +66,7 @@ impl Run<'_> {
                     }
                     Attempt::IsNotItsSize => {
                         let target = place.remote.join(name).to_string();
-                        return self.relay(node, place, (name, mode, replaces), &target).await;
+                        return self.relay(node, place, goal, &target).await;
                     }
                 }
             }
@@ -92,10 +91,12 @@ impl Run<'_> {
         node: &Node,
         path: &SourcePath,
         place: &RemotePlace,
-        (name, mode, keeps, replaces): (&[u8], u32, bool, Replaces),
+        (goal, keeps): (Goal<'_>, bool),
         fresh: Option<&[u8]>,
         share: &Share,
     ) -> Result<Attempt> {
+        let Goal { name, mode, .. } = goal;
+        let replaces = goal.replaces.get();
         let here = |error: io::Error| local(path, &error);
         let source = match path.open(self.copy.links != Links::Never) {
             Ok(source) => source,
@@ -116,10 +117,11 @@ impl Run<'_> {
         let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
-        let placement = match &earlier {
-            _ if self.copy.inplace => Placement::InPlace,
-            None => Placement::Temporary(fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec)),
-            Some(earlier) => {
+        let opened = goal.opened.get();
+        let placement = match (&earlier, &opened) {
+            (_, Some(opened)) => Placement::Existing(opened.handle),
+            (None, None) => Placement::Temporary(fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec)),
+            (Some(earlier), None) => {
                 let checkpoint = earlier.checkpoint();
                 if earlier.source_changed() {
                     self.say_changed(node);
@@ -137,8 +139,8 @@ impl Run<'_> {
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let gets_name = self.copy.inplace || !narrows && matches!(replaces, Replaces::Anything { .. });
         let mut spec = UploadSpec {
-            mode: if self.copy.inplace { mode | 0o600 } else { part_mode(until_named) },
-            attributes: if keeps {
+            mode: part_mode(until_named),
+            attributes: if keeps && (self.copy.preserve || opened.is_none()) {
                 self.last_attributes(attributes.times, until_named)
             } else {
                 SetAttributes::default()
@@ -147,6 +149,10 @@ impl Run<'_> {
             gets_name,
             ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
         };
+        if opened.is_some() {
+            // It may have been longer.
+            spec.attributes.size = Some(attributes.size);
+        }
         // One that more may read is replaced by its own.
         let may_be_used = |made: &client::Entry| made.metadata.mode & 0o777 & !spec.mode == 0;
         if let Some(made) = place.take_ahead().filter(may_be_used) {
@@ -217,23 +223,34 @@ impl Run<'_> {
         let mut latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_named = gets_name || {
             let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
-            let found = place.find_made((&temporary, &made)).await?;
+            let look = place.find_made((&temporary, &made));
+            let (found, there) = match self.sync {
+                Some(_) if !matches!(replaces, Replaces::Anything { .. }) => {
+                    let (found, there) = tokio::join!(look, Place::look_up_in(place, name));
+                    (found, Some(there?))
+                }
+                _ => (look.await, None),
+            };
+            let found = found?;
             latest = Some(found.metadata);
-            if narrows && keeps {
-                let own = Attributes::from(&found.metadata);
-                self.narrow(place, name, (made.file, &own), mode).await?;
-            }
-            place.give_name(made.file, (&temporary, name), replaces).await?
+            let made = (made.file, Some(Attributes::from(&found.metadata)), &temporary[..]);
+            self.give_name_there(node, place, goal, made, keeps, there).await?
         };
         finish();
+        if let Some(opened) = &opened {
+            self.end_in_place(place, goal, opened).await?;
+        }
         if !is_named {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let is_given =
             || self.context.servers.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
-            let entry = place.find_made((name, &made)).await?;
-            self.give(place, entry.handle, node, mode).await?;
+            let file = match &opened {
+                Some(opened) => opened.handle,
+                None => place.find_made((name, &made)).await?.handle,
+            };
+            self.give(place, file, node, mode).await?;
         }
         let copied = latest.map(|latest| {
             let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };

@@ -147,6 +147,11 @@ enum At {
 impl Taken {
     /// A server on which something gets the name of the copy meanwhile, as soon as its path is known.
     fn server(self) -> (Served, mpsc::Sender<PathBuf>) {
+        self.server_that(|target| fs::write(target, "another").unwrap())
+    }
+
+    /// As [`Taken::server`], where this becomes of what has the name.
+    fn server_that(self, mut change: impl FnMut(&Path) + Send + 'static) -> (Served, mpsc::Sender<PathBuf>) {
         let (path, target) = mpsc::channel::<PathBuf>();
         let mut looks = 0;
         let server = Served::watched(move |_, call| {
@@ -159,7 +164,7 @@ impl Taken {
                 _ => false,
             };
             if is_now && let Ok(target) = target.try_recv() {
-                fs::write(&target, "another").unwrap();
+                change(&target);
             }
         });
         (server, path)
@@ -258,6 +263,41 @@ async fn what_gets_the_name_meanwhile_stays_where_nothing_or_only_older_is_repla
         assert_eq!(skipped, 1, "{taken:?} {counts}");
         let beside = names(target.parent().unwrap());
         assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {beside:?}");
+    }
+}
+
+type Change = fn(&Path);
+
+/// What becomes of something older while its copy is under way, which leaves it older.
+const CHANGES: [(&str, Change); 3] = [
+    ("its mode", |path| fs::set_permissions(path, Permissions::from_mode(0o640)).unwrap()),
+    ("its time", |path| {
+        let older = SystemTime::UNIX_EPOCH + Duration::from_secs(999_999_999);
+        fs::File::options().write(true).open(path).unwrap().set_modified(older).unwrap();
+    }),
+    ("another file", |path| {
+        let (beside, old) = (path.with_file_name("beside"), SystemTime::UNIX_EPOCH + Duration::from_secs(9));
+        fs::write(&beside, "another old one").unwrap();
+        fs::File::options().write(true).open(&beside).unwrap().set_modified(old).unwrap();
+        fs::rename(beside, path).unwrap();
+    }),
+];
+
+#[tokio::test]
+async fn what_changes_meanwhile_and_is_older_still_is_replaced() {
+    let old = TAKEN.into_iter().filter(|taken| taken.was_there && taken.options.contains(&"-u"));
+    for taken in old {
+        for (what, change) in CHANGES {
+            let (server, path) = taken.server_that(change);
+            let trial = Trial::of(server);
+            let (named, [source, target]) = taken.plant(&trial);
+            path.send(target.clone()).unwrap();
+            let counts = taken.copy(&trial, &named).await;
+            assert_eq!(counts["done"], 1, "{taken:?} {what} {counts}");
+            assert!(fs::read(&source).ok() == fs::read(&target).ok(), "{taken:?} {what}");
+            let beside = names(target.parent().unwrap());
+            assert!(beside.iter().all(|name| !name.contains("nfsw")), "{taken:?} {what} {beside:?}");
+        }
     }
 }
 
@@ -420,6 +460,88 @@ async fn a_copy_in_place_that_is_begun_again_is_completed() {
             result.unwrap();
             assert_eq!(counts["done"], 1, "{options:?} {way:?} {counts}");
             assert_eq!(fs::read(&source).unwrap(), fs::read(&target).unwrap(), "{options:?} {way:?}");
+        }
+    }
+}
+
+/// The name may be another's by then: that file is not opened.
+#[tokio::test]
+async fn what_gets_the_name_of_a_copy_in_place_that_is_begun_again_is_not_written() {
+    for (options, was_there) in [
+        (&["-n", "--inplace"][..], false),
+        (&["-u", "--inplace"], true),
+        (&["--inplace"], false),
+        (&["--inplace"], true),
+    ] {
+        for way in [Way::Up, Way::Down, Way::Across] {
+            let (path, targets) = mpsc::channel::<PathBuf>();
+            let trial = Trial::of(Served::watched(move |root, call| {
+                let is_now = match call {
+                    Call::Read => true,
+                    // It was made or emptied.
+                    Call::SetAttributes | Call::Write => way == Way::Up,
+                    _ => false,
+                };
+                if is_now && let Ok(target) = targets.try_recv() {
+                    fs::write(root.join("file"), "a longer version").unwrap();
+                    let witness = target.with_file_name("witness");
+                    fs::write(&witness, "another").unwrap();
+                    fs::remove_file(&target).unwrap();
+                    fs::hard_link(&witness, &target).unwrap();
+                }
+            }));
+            let taken = Taken { options: &[], source: "file", way, has_links: true, was_there, at: At::Read };
+            let (mut named, [_, target]) = taken.plant(&trial);
+            if way == Way::Up {
+                // Its size is not its length: it is begun again.
+                named[0] = "/proc/version".to_owned();
+            }
+            path.send(target.clone()).unwrap();
+            let [from, to] = &named;
+            let (result, counts) = trial.copy(&[options, &["-T", from, to]].concat()).await;
+            let witness = fs::read_to_string(target.with_file_name("witness"));
+            assert_eq!(witness.unwrap(), "another", "{options:?} {way:?} {was_there} {counts}");
+            assert_eq!(fs::read_to_string(&target).unwrap(), "another", "{options:?} {way:?} {counts}");
+            let skipped = &counts["skipped"];
+            let is_told = result.is_err()
+                || counts["failed"] == 1
+                || skipped["exists"] == 1
+                || skipped["not_older"] == 1;
+            assert!(is_told && counts["done"] == 0, "{options:?} {way:?} {was_there} {result:?} {counts}");
+        }
+    }
+}
+
+/// Who narrows a file while it is written in place, keeps that.
+#[tokio::test]
+async fn a_copy_in_place_keeps_the_mode_of_what_was_there() {
+    let chmod = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    for way in [Way::Up, Way::Down, Way::Across] {
+        for (was_there, mode) in [(true, 0o644), (true, 0o666), (false, 0o644), (false, 0o444)] {
+            let (path, targets) = mpsc::channel::<PathBuf>();
+            let trial = Trial::of(Served::watched(move |_, call| {
+                let is_now = match call {
+                    Call::Read => true,
+                    Call::Write => way == Way::Up,
+                    _ => false,
+                };
+                if is_now && let Ok(target) = targets.try_recv() {
+                    chmod(&target, 0o600);
+                }
+            }));
+            let taken = Taken { options: &[], source: "file", way, has_links: true, was_there, at: At::Read };
+            let (named, [source, target]) = taken.plant(&trial);
+            chmod(&source, mode);
+            if was_there {
+                chmod(&target, mode);
+            }
+            path.send(target.clone()).unwrap();
+            let [from, to] = &named;
+            let (result, counts) = trial.copy(&["--inplace", "-T", from, to]).await;
+            let when = format!("{way:?} {was_there} {mode:o} {result:?} {counts}");
+            assert_eq!(counts["done"], 1, "{when}");
+            assert_eq!(fs::read(&target).unwrap(), fs::read(&source).unwrap(), "{when}");
+            assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600, "{when}");
         }
     }
 }
