@@ -66,7 +66,7 @@ pub(crate) fn walk(store: NfsObjectStore, prefix: Path) -> BoxStream<'static, Re
 /// Lists what is directly below a prefix.
 pub(crate) async fn one_level(store: &NfsObjectStore, prefix: &Path) -> Result<ListResult> {
     let level = match store.prefix(prefix).await? {
-        Some(handle) => read(&store.client, prefix, handle).await?,
+        Some(handle) => read(store, prefix, handle).await?,
         None => Level::default(),
     };
     let Level { mut objects, directories } = level;
@@ -88,8 +88,8 @@ impl Walk {
                 if path.parts_count() > MAX_DEPTH {
                     return Err(Refusal::TooDeep.at(path));
                 }
-                let client = self.store.client.clone();
-                self.reading.push(async move { read(&client, &path, handle).await }.boxed());
+                let store = self.store.clone();
+                self.reading.push(async move { read(&store, &path, handle).await }.boxed());
             }
             let Some(level) = self.reading.next().await else { return Ok(None) };
             let Level { objects, directories } = level?;
@@ -99,14 +99,17 @@ impl Walk {
     }
 }
 
-/// Reads a directory. One that is gone is empty.
-async fn read(client: &Client, path: &Path, handle: FileHandle) -> Result<Level> {
-    let mut attempt = 1;
+/// Reads a directory. One that is gone is empty, if its name says so: a server may have forgotten the handle alone.
+async fn read(store: &NfsObjectStore, path: &Path, mut handle: FileHandle) -> Result<Level> {
+    let (mut attempt, mut was_found_again) = (1, false);
     let entries = loop {
-        match entries(client, handle).await {
+        match entries(&store.client, handle).await {
             Ok(entries) => break entries,
-            Err(error) if error.is_stale() || error.status() == Some(NfsStatus::NOENT) => {
-                return Ok(Level::default());
+            Err(error)
+                if (error.is_stale() || error.status() == Some(NfsStatus::NOENT)) && !was_found_again =>
+            {
+                let Some(found) = store.prefix(path).await? else { return Ok(Level::default()) };
+                (handle, was_found_again) = (found, true);
             }
             Err(error) if error.status() == Some(NfsStatus::BAD_COOKIE) && attempt < ATTEMPTS => attempt += 1,
             Err(error) => return Err(explain(error, path)),
@@ -114,7 +117,9 @@ async fn read(client: &Client, path: &Path, handle: FileHandle) -> Result<Level>
     };
     let mut level = Level::default();
     for DirEntry { name, metadata, handle, .. } in entries {
-        let (Some(metadata), Some(handle)) = (metadata, handle) else { continue };
+        let (Some(metadata), Some(handle)) = (metadata, handle) else {
+            return Err(Refusal::NotFound.at(format!("{path}/{}", name.escape_ascii())));
+        };
         if !matches!(metadata.file_type, FileType::Regular | FileType::Directory) {
             continue;
         }
