@@ -94,7 +94,7 @@ async fn remove(
     for directories in to_remove.into_iter().rev() {
         let removals = directories.iter().map(|(chain, directory)| async {
             let (parent, name) = directory.directory()?;
-            if !chain.above().holds(context).await? {
+            if !chain.last_holds_now(context).await? {
                 return Ok(());
             }
             match directory.client.rmdir(parent, name).await {
