@@ -4,10 +4,12 @@ mod above;
 mod glob;
 mod walk;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
-use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, NfsStatus, ReadDir};
+use nfs_wireless_client::{
+    self as client, Client, FileHandle, FileType, Metadata, NfsStatus, Procedure, ReadDir,
+};
 
 pub use above::Above;
 
@@ -67,6 +69,9 @@ const MAX_RESTARTS: u32 = 3;
 
 /// Unsafe names of one directory that are reported one by one.
 const MAX_UNSAFE_NAMES: usize = 20;
+
+/// Names of one directory that are not found and looked for in another listing, at most.
+const MAX_MISSING: usize = 10_000;
 
 impl Found {
     /// Whether it is a directory.
@@ -264,6 +269,12 @@ pub struct Children {
     unsafe_names: usize,
     is_done: bool,
     has_vanished: bool,
+    /// Names that were not found, to be looked for in another listing.
+    missing: BTreeSet<Vec<u8>>,
+    /// Entries that were listed and cannot be looked up.
+    unfound: usize,
+    /// Whether these are reported.
+    tells_unfound: bool,
     /// Entries that earlier parts had.
     returned: usize,
     /// How often it was read from its beginning again.
@@ -300,9 +311,18 @@ impl Children {
             unsafe_names: 0,
             is_done: false,
             has_vanished: false,
+            missing: BTreeSet::new(),
+            unfound: 0,
+            tells_unfound: true,
             returned: 0,
             restarts: 0,
         })
+    }
+
+    /// As it is, where it does not matter what the server lists and does not find.
+    pub const fn of_target(mut self) -> Self {
+        self.tells_unfound = false;
+        self
     }
 
     /// Whether every entry has been read.
@@ -391,14 +411,54 @@ impl Children {
                 (name, entry)
             })
             .buffer_unordered(LOOKUPS);
+        let mut unfound = Vec::new();
         while let Some((name, entry)) = lookups.next().await {
             context.servers.activity().step();
             match entry {
                 Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
                 // Removed since it was listed.
-                Err(error) if crate::error::is_missing(&error) => self.has_vanished = true,
+                Err(error) if crate::error::is_missing(&error) => {
+                    self.has_vanished = true;
+                    if self.missing.len() < MAX_MISSING {
+                        self.missing.insert(name);
+                    } else {
+                        unfound.push((name, error));
+                    }
+                }
+                Err(error) if client.is_of_name(*directory, &error).await => unfound.push((name, error)),
                 Err(error) => return Err(error).at(shown.join(&name)),
             }
+        }
+        drop(lookups);
+        if self.is_done && self.tells_unfound && !self.missing.is_empty() {
+            let mut again = client.read_dir(*directory);
+            let mut entries = 0;
+            while entries < context.servers.max_entries()
+                && !self.missing.is_empty()
+                && let Some(entry) = again.next().await.at(&shown)?
+            {
+                entries += 1;
+                if let Some(name) = self.missing.take(&entry.name) {
+                    let (procedure, status) = (Procedure::Lookup, NfsStatus::NOENT);
+                    unfound.push((name, client::Error::Status { procedure, status }));
+                }
+            }
+        }
+        for (name, error) in unfound.into_iter().filter(|_| self.tells_unfound) {
+            self.unfound += 1;
+            if self.unfound <= MAX_UNSAFE_NAMES {
+                let text = format!(
+                    "skipped {}: the server lists it, and does not find it: {error}",
+                    abridged(&name)
+                );
+                context.events.fail(failed(text))?;
+            }
+        }
+        if self.is_done && self.unfound > MAX_UNSAFE_NAMES {
+            let more = self.unfound - MAX_UNSAFE_NAMES;
+            context
+                .events
+                .fail(failed(format!("skipped {more} more entries that the server does not find")))?;
         }
         let is_above = |child: &mut Child| above.contains(child.handle) || child.handle == client.root();
         for Child { name, .. } in complete.extract_if(.., is_above) {
