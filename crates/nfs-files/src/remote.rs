@@ -4,7 +4,7 @@ mod above;
 mod glob;
 mod walk;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{
@@ -49,6 +49,26 @@ pub struct Child {
     pub metadata: Metadata,
 }
 
+/// A directory entry to be found later. Until then it takes no path of its own: that of its directory may be long, and there may be
+/// many entries.
+#[derive(Clone, Debug)]
+pub struct Below {
+    directory: Rc<Found>,
+    child: Child,
+}
+
+impl Below {
+    /// An entry of a directory.
+    pub fn new(directory: &Rc<Found>, child: Child) -> Self {
+        Self { directory: Rc::clone(directory), child }
+    }
+
+    /// Returns the file.
+    pub fn found(self) -> Found {
+        self.directory.child(self.child)
+    }
+}
+
 /// Lookups in flight for entries that came without attributes.
 const LOOKUPS: usize = 16;
 
@@ -72,6 +92,13 @@ const MAX_UNSAFE_NAMES: usize = 20;
 
 /// Names of one directory that are not found and looked for in another listing, at most.
 const MAX_MISSING: usize = 10_000;
+
+impl Child {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.metadata.file_type == FileType::Directory
+    }
+}
 
 impl Found {
     /// Whether it is a directory.
