@@ -367,7 +367,8 @@ impl Children {
     /// # Errors
     /// What the server answers; and a directory that has no end.
     pub async fn next(&mut self, context: Context<'_>) -> Result<Vec<Child>> {
-        self.next_matching(context, PART_BYTES, |_| true).await
+        // It is large, and callers are many levels deep.
+        Box::pin(self.next_matching(context, PART_BYTES, |_| true)).await
     }
 
     /// Reads entries that `wanted` says yes to, until they take `most_bytes`.

@@ -55,7 +55,7 @@ impl Client {
         to: (FileHandle, &[u8]),
     ) -> Result<(), Error> {
         self.hard_link(file, to.0, to.1).await?;
-        self.leave_old_name(file, from, to).await
+        Box::pin(self.leave_old_name(file, from, to)).await
     }
 
     /// Removes the old name of a file that has got a new one, if a look right before says that both are the file's.
