@@ -255,6 +255,22 @@ async fn link_is_known_by_its_file() {
 }
 
 #[tokio::test]
+async fn a_link_that_others_may_have_made_is_unknown_where_one_is_to_be_the_first() {
+    both(Faults::default(), async |bench| {
+        let root = bench.root();
+        let file = bench.other.create(root, b"file", mode(0o600)).await.unwrap().handle;
+        bench.other.create(root, b"theirs", mode(0o600)).await.unwrap();
+        let made = bench.lossy(Procedure::Link, bench.client.hard_link_first(file, root, b"first")).await;
+        assert!(if bench.has_cache { made.is_ok() } else { in_doubt(made) });
+        let again = bench.client.hard_link_first(file, root, b"theirs");
+        assert_eq!(status(bench.lossy(Procedure::Link, again).await), NfsStatus::EXIST);
+        // Sent once, a refusal is a refusal.
+        assert_eq!(status(bench.client.hard_link_first(file, root, b"first").await), NfsStatus::EXIST);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_link_that_is_gone_when_it_is_looked_for_is_unknown() {
     both(Faults::default(), async |bench| {
         let root = bench.root();

@@ -6,7 +6,7 @@ use nfs_wireless_client::{
     Client, ClientConfig, Error, FileHandle, NfsStatus, Procedure, RetryPolicy, SetAttributes, Stability,
     TransportChoice,
 };
-use nfs_wireless_server::{Action, Faults, Memory, Rule, Server, Service, ServiceConfig};
+use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 
 struct Bench {
     server: Server,
@@ -62,23 +62,60 @@ fn fails(procedure: Procedure, status: NfsStatus) -> Faults {
     Faults::from(vec![Rule::always(procedure, Action::Fail(status))])
 }
 
+/// Whether each of these answers to LINK says that RENAME may be tried.
+const REFUSALS: [(NfsStatus, bool); 13] = [
+    (NfsStatus::NOTSUPP, true),
+    (NfsStatus::PERM, true),
+    (NfsStatus::XDEV, true),
+    (NfsStatus::MLINK, true),
+    (NfsStatus::INVAL, true),
+    (NfsStatus::IO, true),
+    (NfsStatus::SERVERFAULT, true),
+    (NfsStatus::STALE, false),
+    (NfsStatus::NOENT, false),
+    (NfsStatus::ACCES, false),
+    (NfsStatus::ROFS, false),
+    (NfsStatus::NOSPC, false),
+    (NfsStatus::DQUOT, false),
+];
+
 fn no_links() -> Faults {
     fails(Procedure::Link, NfsStatus::NOTSUPP)
 }
 
-/// What somebody else does to the old name after the file got its new one.
+#[tokio::test]
+async fn a_name_is_given_where_a_link_is_not_made_for_whatever_reason_but_those_of_every_call() {
+    for (status, is_given) in REFUSALS {
+        let bench = Bench::new(&["old"], fails(Procedure::Link, status)).await;
+        let old = bench.file("old").await;
+        let given = bench.client.rename_if_free(old, bench.at("old"), bench.at("new")).await;
+        assert_eq!(given.as_ref().ok(), is_given.then_some(&true), "{status}");
+        let name = Some("old".to_owned());
+        assert_eq!(bench.both(), if is_given { [None, name] } else { [name, None] }, "{status}");
+    }
+}
+
+/// What somebody else does once the file has both names.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Nothing,
-    Replaced,
-    Removed,
+    OldReplaced,
+    OldRemoved,
+    /// As if LINK had done nothing.
+    NewRemoved,
+    /// As if LINK had made something else.
+    NewReplaced,
 }
 
 #[tokio::test]
-async fn an_old_name_is_removed_only_if_it_is_still_the_files() {
-    for (meanwhile, left) in
-        [(Meanwhile::Nothing, None), (Meanwhile::Replaced, Some("theirs")), (Meanwhile::Removed, None)]
-    {
+async fn an_old_name_is_removed_only_if_both_names_are_the_files() {
+    for (meanwhile, is_renamed, left) in [
+        (Meanwhile::Nothing, true, [None, Some("old")]),
+        (Meanwhile::OldReplaced, true, [Some("theirs"), Some("old")]),
+        (Meanwhile::OldRemoved, true, [None, Some("old")]),
+        (Meanwhile::NewRemoved, false, [Some("old"), None]),
+        (Meanwhile::NewReplaced, false, [Some("old"), Some("theirs")]),
+    ] {
         let bench = Bench::new(&["old", "theirs"], Faults::default()).await;
         let ([old, theirs], root) =
             ([bench.file("old").await, bench.file("theirs").await], bench.other.root());
@@ -88,19 +125,26 @@ async fn an_old_name_is_removed_only_if_it_is_still_the_files() {
             while bench.contents("new").is_none() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
+            let replace = async |name: &[u8]| {
+                bench.other.rename(theirs, (root, b"theirs"), (root, name)).await.unwrap();
+            };
             match meanwhile {
                 Meanwhile::Nothing => {}
-                Meanwhile::Replaced => {
-                    bench.other.rename(theirs, (root, b"theirs"), (root, b"old")).await.unwrap();
-                }
-                Meanwhile::Removed => bench.other.remove(root, b"old").await.unwrap(),
+                Meanwhile::OldReplaced => replace(b"old").await,
+                Meanwhile::OldRemoved => bench.other.remove(root, b"old").await.unwrap(),
+                Meanwhile::NewRemoved => bench.other.remove(root, b"new").await.unwrap(),
+                Meanwhile::NewReplaced => replace(b"new").await,
             }
             bench.server.with_service(|service| service.set_faults(Faults::default()));
         };
         let (renamed, ()) =
-            tokio::join!(bench.client.rename_new(old, bench.at("old"), bench.at("new")), other);
-        renamed.unwrap();
-        assert_eq!(bench.both(), [left.map(str::to_owned), Some("old".into())], "{meanwhile:?}");
+            tokio::join!(bench.client.rename_if_free(old, bench.at("old"), bench.at("new")), other);
+        match renamed {
+            Ok(is_given) => assert!(is_given && is_renamed, "{meanwhile:?}"),
+            Err(Error::NotLinked { name }) => assert!(name == "new" && !is_renamed, "{meanwhile:?}"),
+            Err(error) => panic!("{meanwhile:?}: {error}"),
+        }
+        assert_eq!(bench.both(), left.map(|it| it.map(str::to_owned)), "{meanwhile:?}");
     }
 }
 
@@ -173,4 +217,75 @@ async fn a_name_is_removed_if_it_stands_for_the_file() {
         assert_eq!(bench.client.remove_if(old, root, name).await.unwrap(), is_removed, "{name:?}");
     }
     assert_eq!(bench.both(), [None, Some("new".to_owned())]);
+}
+
+/// A directory has one name: the new one is taken by an empty directory of ours.
+#[tokio::test]
+async fn a_directory_gets_a_free_name_and_nothing_is_left_where_it_does_not() {
+    let nth = |status| {
+        let (calls, when) = (Calls::Procedure(Procedure::Rename), When::Nth(1));
+        Faults::from(vec![Rule { calls, when, action: Action::Fail(status) }])
+    };
+    for (faults, taken, is_given, names) in [
+        (Faults::default(), false, Some(true), ["new"].as_slice()),
+        (Faults::default(), true, Some(false), &["new", "old"]),
+        // A server that replaces no directory.
+        (nth(NfsStatus::EXIST), false, Some(true), &["new"]),
+        (nth(NfsStatus::NOTEMPTY), false, Some(true), &["new"]),
+        (fails(Procedure::Rename, NfsStatus::EXIST), false, None, &["old"]),
+        (fails(Procedure::Rename, NfsStatus::ACCES), false, None, &["old"]),
+        (fails(Procedure::Mkdir, NfsStatus::ACCES), false, None, &["old"]),
+    ] {
+        let bench = Bench::new(&[], Faults::default()).await;
+        let (root, attributes) = (bench.other.root(), SetAttributes::default);
+        let old = bench.other.mkdir(root, b"old", attributes()).await.unwrap().handle;
+        bench.other.create(old, b"file", attributes()).await.unwrap();
+        if taken {
+            bench.other.mkdir(root, b"new", attributes()).await.unwrap();
+        }
+        bench.server.with_service(|service| service.set_faults(faults.clone()));
+        let given = bench.client.rename_directory_if_free(old, bench.at("old"), bench.at("new")).await;
+        assert_eq!(given.as_ref().ok().copied(), is_given, "{faults:?}");
+        let mut found = Vec::new();
+        let mut listing = bench.other.read_dir(root);
+        while let Some(entry) = listing.next().await.unwrap() {
+            found.push(String::from_utf8(entry.name).unwrap());
+        }
+        found.sort();
+        assert_eq!(found, names, "{faults:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_listing_leaves_out_what_is_gone_and_hands_out_what_is_not_found() {
+    let names_alone = Rule::always(Procedure::Readdirplus, Action::Fail(NfsStatus::NOTSUPP));
+    for (status, is_removed) in [
+        (NfsStatus::NOENT, false),
+        (NfsStatus::NOTDIR, false),
+        (NfsStatus::IO, false),
+        (NfsStatus::NOENT, true),
+    ] {
+        let bench = Bench::new(&["a", "b", "c"], Faults::default()).await;
+        let (calls, when) = (Calls::Procedure(Procedure::Lookup), When::Nth(1));
+        let rules = vec![names_alone.clone(), Rule { calls, when, action: Action::Fail(status) }];
+        let mut listing = bench.client.read_dir(bench.client.root());
+        bench.server.with_service(|service| service.set_faults(Faults::from(rules)));
+        let (mut complete, mut unfound) = (0, 0);
+        while let Some(entry) = listing.next_complete().await.unwrap() {
+            match entry.handle {
+                Some(_) => complete += 1,
+                None => unfound += 1,
+            }
+            if is_removed {
+                // The one that was not found, of those that are left.
+                for name in ["a", "b", "c"] {
+                    if entry.name != name.as_bytes() {
+                        let _ = bench.other.remove(bench.other.root(), name.as_bytes()).await;
+                    }
+                }
+            }
+        }
+        let expected = if is_removed { (1, 0) } else { (2, 1) };
+        assert_eq!((complete, unfound), expected, "{status}");
+    }
 }

@@ -112,6 +112,14 @@ impl Chain {
         self.look(LOOKED_UP_AT_ONCE, begun, context).await
     }
 
+    /// As [`Chain::holds_now`], where only the last name is looked up whatever was looked up a moment ago: it is removed next.
+    ///
+    /// # Errors
+    /// As [`Chain::holds_now`].
+    pub async fn last_holds_now(&self, context: Context<'_>) -> Result<bool> {
+        self.look(1, Instant::now(), context).await
+    }
+
     /// As [`Chain::holds_now`], for one removal or change; what was looked up a moment ago, and few of them ago, is not looked up again.
     /// Others go on while one looks because of their number.
     ///

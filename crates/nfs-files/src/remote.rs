@@ -4,10 +4,12 @@ mod above;
 mod glob;
 mod walk;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 use futures_util::{StreamExt, stream};
-use nfs_wireless_client::{Client, FileHandle, FileType, Metadata, NfsStatus, ReadDir};
+use nfs_wireless_client::{
+    self as client, Client, FileHandle, FileType, Metadata, NfsStatus, Procedure, ReadDir,
+};
 
 pub use above::Above;
 
@@ -47,6 +49,26 @@ pub struct Child {
     pub metadata: Metadata,
 }
 
+/// A directory entry to be found later. Until then it takes no path of its own: that of its directory may be long, and there may be
+/// many entries.
+#[derive(Clone, Debug)]
+pub struct Below {
+    directory: Rc<Found>,
+    child: Child,
+}
+
+impl Below {
+    /// An entry of a directory.
+    pub fn new(directory: &Rc<Found>, child: Child) -> Self {
+        Self { directory: Rc::clone(directory), child }
+    }
+
+    /// Returns the file.
+    pub fn found(self) -> Found {
+        self.directory.child(self.child)
+    }
+}
+
 /// Lookups in flight for entries that came without attributes.
 const LOOKUPS: usize = 16;
 
@@ -67,6 +89,16 @@ const MAX_RESTARTS: u32 = 3;
 
 /// Unsafe names of one directory that are reported one by one.
 const MAX_UNSAFE_NAMES: usize = 20;
+
+/// Names of one directory that are not found and looked for in another listing, at most.
+const MAX_MISSING: usize = 10_000;
+
+impl Child {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.metadata.file_type == FileType::Directory
+    }
+}
 
 impl Found {
     /// Whether it is a directory.
@@ -264,6 +296,12 @@ pub struct Children {
     unsafe_names: usize,
     is_done: bool,
     has_vanished: bool,
+    /// Names that were not found, to be looked for in another listing.
+    missing: BTreeSet<Vec<u8>>,
+    /// Entries that were listed and cannot be looked up.
+    unfound: usize,
+    /// Whether these are reported.
+    tells_unfound: bool,
     /// Entries that earlier parts had.
     returned: usize,
     /// How often it was read from its beginning again.
@@ -300,9 +338,18 @@ impl Children {
             unsafe_names: 0,
             is_done: false,
             has_vanished: false,
+            missing: BTreeSet::new(),
+            unfound: 0,
+            tells_unfound: true,
             returned: 0,
             restarts: 0,
         })
+    }
+
+    /// As it is, where it does not matter what the server lists and does not find.
+    pub const fn of_target(mut self) -> Self {
+        self.tells_unfound = false;
+        self
     }
 
     /// Whether every entry has been read.
@@ -320,7 +367,8 @@ impl Children {
     /// # Errors
     /// What the server answers; and a directory that has no end.
     pub async fn next(&mut self, context: Context<'_>) -> Result<Vec<Child>> {
-        self.next_matching(context, PART_BYTES, |_| true).await
+        // It is large, and callers are many levels deep.
+        Box::pin(self.next_matching(context, PART_BYTES, |_| true)).await
     }
 
     /// Reads entries that `wanted` says yes to, until they take `most_bytes`.
@@ -391,14 +439,54 @@ impl Children {
                 (name, entry)
             })
             .buffer_unordered(LOOKUPS);
+        let mut unfound = Vec::new();
         while let Some((name, entry)) = lookups.next().await {
             context.servers.activity().step();
             match entry {
                 Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
                 // Removed since it was listed.
-                Err(error) if crate::error::is_missing(&error) => self.has_vanished = true,
+                Err(error) if crate::error::is_missing(&error) => {
+                    self.has_vanished = true;
+                    if self.missing.len() < MAX_MISSING {
+                        self.missing.insert(name);
+                    } else {
+                        unfound.push((name, error));
+                    }
+                }
+                Err(error) if client.is_of_name(*directory, &error).await => unfound.push((name, error)),
                 Err(error) => return Err(error).at(shown.join(&name)),
             }
+        }
+        drop(lookups);
+        if self.is_done && self.tells_unfound && !self.missing.is_empty() {
+            let mut again = client.read_dir(*directory);
+            let mut entries = 0;
+            while entries < context.servers.max_entries()
+                && !self.missing.is_empty()
+                && let Some(entry) = again.next().await.at(&shown)?
+            {
+                entries += 1;
+                if let Some(name) = self.missing.take(&entry.name) {
+                    let (procedure, status) = (Procedure::Lookup, NfsStatus::NOENT);
+                    unfound.push((name, client::Error::Status { procedure, status }));
+                }
+            }
+        }
+        for (name, error) in unfound.into_iter().filter(|_| self.tells_unfound) {
+            self.unfound += 1;
+            if self.unfound <= MAX_UNSAFE_NAMES {
+                let text = format!(
+                    "skipped {}: the server lists it, and does not find it: {error}",
+                    abridged(&name)
+                );
+                context.events.fail(failed(text))?;
+            }
+        }
+        if self.is_done && self.unfound > MAX_UNSAFE_NAMES {
+            let more = self.unfound - MAX_UNSAFE_NAMES;
+            context
+                .events
+                .fail(failed(format!("skipped {more} more entries that the server does not find")))?;
         }
         let is_above = |child: &mut Child| above.contains(child.handle) || child.handle == client.root();
         for Child { name, .. } in complete.extract_if(.., is_above) {

@@ -4,7 +4,7 @@ use std::{ffi::OsStr, sync::Arc};
 
 use nfs_wireless_client::ClientConfig;
 
-pub(crate) use private_servers::Served;
+pub(crate) use private_servers::{Call, Served};
 
 use crate::{
     Events, Result,

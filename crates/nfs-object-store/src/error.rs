@@ -1,6 +1,6 @@
 //! The client's errors as `object_store`'s.
 
-use nfs_wireless_client::{Error, MountStatus, NfsStatus, Rejection, TransferError};
+use nfs_wireless_client::{Error, MountStatus, NfsStatus, Procedure, Rejection, TransferError};
 use thiserror::Error as ThisError;
 
 use crate::STORE;
@@ -34,6 +34,9 @@ pub(crate) enum Refusal {
     /// A range has more bytes than memory.
     #[error("the range does not fit into memory")]
     TooLong,
+    /// A name of a listing leads to nothing.
+    #[error("the server lists it, and does not find it")]
+    NotFound,
     /// Directories lie in each other for ever.
     #[error("directories lie more than {} deep", crate::list::MAX_DEPTH)]
     TooDeep,
@@ -69,6 +72,7 @@ impl Refusal {
             | Self::Ended
             | Self::Incomplete { .. }
             | Self::TooLong
+            | Self::NotFound
             | Self::TooDeep => generic(At { path, source: self }),
         }
     }
@@ -96,6 +100,8 @@ pub(crate) fn explain(error: Error, path: impl ToString) -> object_store::Error 
             Told::Unauthenticated { path, source: error.into() }
         }
         (Some(NfsStatus::NOTSUPP), _)
+        // go-nfs has no LINK, and takes its arguments for those of SYMLINK.
+        | (_, Error::Status { procedure: Procedure::Link, status: NfsStatus::INVAL })
         | (_, Error::Rejected { rejection: Rejection::ProcedureUnavailable, .. }) => {
             Told::NotSupported { source: At { path, source: error }.into() }
         }

@@ -37,8 +37,12 @@
 //! - **Done is stable.** When `put`, `complete`, `copy`, `rename` or `delete` returns `Ok`, its effect is
 //!   on the server's stable storage.
 //! - **`Create` is atomic**, for `put`, `copy` and `rename`: LINK gives the complete file its name and
-//!   fails when there is one (RFC 1813 §3.3.15). Of many writers exactly one succeeds. A server without
-//!   LINK answers [`Error::NotSupported`](object_store::Error::NotSupported).
+//!   fails when there is one (RFC 1813 §3.3.15). Of many writers at most one succeeds. Where a lost reply
+//!   leaves it open which of those that copy or rename the same object that was, each gets an error that
+//!   says so. A server without LINK answers [`Error::NotSupported`](object_store::Error::NotSupported).
+//! - **A listing is whole, or an error.** A directory is left out only if its name is gone. A handle that
+//!   the server does not know any more is looked up again once; a name that the server lists and does not
+//!   find is an error.
 //! - **Reads cross the link once.** A range reads its own bytes only, with many READs in flight;
 //!   `get_ranges` reads all its ranges at the same time. A path of n parts takes n LOOKUPs first, one
 //!   after the other.

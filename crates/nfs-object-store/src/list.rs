@@ -1,6 +1,6 @@
 //! Listings.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -32,7 +32,14 @@ const ATTEMPTS: u32 = 3;
 #[derive(Default)]
 struct Level {
     objects: Vec<ObjectMeta>,
-    directories: Vec<(Path, FileHandle)>,
+    directories: Vec<(String, FileHandle)>,
+}
+
+/// A directory to be read. It takes no path of its own until then: that of the one above may be long, and there may be many.
+struct Pending {
+    above: Arc<Path>,
+    name: String,
+    handle: FileHandle,
 }
 
 /// A listing of everything below a prefix.
@@ -41,16 +48,21 @@ struct Walk {
     /// What was found and not yet told.
     found: VecDeque<ObjectMeta>,
     /// Directories to be read.
-    pending: Vec<(Path, FileHandle)>,
+    pending: Vec<Pending>,
     /// Directories being read.
-    reading: FuturesUnordered<BoxFuture<'static, Result<Level>>>,
+    reading: FuturesUnordered<BoxFuture<'static, Result<(Path, Level)>>>,
 }
 
 /// Lists all objects below a prefix.
 pub(crate) fn walk(store: NfsObjectStore, prefix: Path) -> BoxStream<'static, Result<ObjectMeta>> {
     let start = async move {
-        let pending = store.prefix(&prefix).await?.map(|handle| (prefix, handle)).into_iter().collect();
-        Ok(Walk { store, found: VecDeque::new(), pending, reading: FuturesUnordered::new() })
+        let first = store.prefix(&prefix).await?;
+        let (found, pending, reading) = Default::default();
+        let mut walk = Walk { store, found, pending, reading };
+        if let Some(handle) = first {
+            walk.read(prefix, handle)?;
+        }
+        Ok(walk)
     };
     let objects = start.map(|walk| match walk {
         Ok(walk) => stream::try_unfold(walk, |mut walk| async move {
@@ -66,11 +78,12 @@ pub(crate) fn walk(store: NfsObjectStore, prefix: Path) -> BoxStream<'static, Re
 /// Lists what is directly below a prefix.
 pub(crate) async fn one_level(store: &NfsObjectStore, prefix: &Path) -> Result<ListResult> {
     let level = match store.prefix(prefix).await? {
-        Some(handle) => read(&store.client, prefix, handle).await?,
+        Some(handle) => read(store, prefix, handle).await?,
         None => Level::default(),
     };
     let Level { mut objects, directories } = level;
-    let mut common_prefixes: Vec<_> = directories.into_iter().map(|(path, _)| path).collect();
+    let below = directories.iter().map(|(name, _)| join(prefix, name.as_bytes()));
+    let mut common_prefixes: Vec<_> = below.collect::<Result<_>>()?;
     objects.sort_unstable_by(|a, b| a.location.cmp(&b.location));
     common_prefixes.sort_unstable();
     Ok(ListResult { common_prefixes, objects, extensions: Default::default() })
@@ -83,30 +96,45 @@ impl Walk {
                 return Ok(Some(object));
             }
             while self.reading.len() < AT_ONCE
-                && let Some((path, handle)) = self.pending.pop()
+                && let Some(Pending { above, name, handle }) = self.pending.pop()
             {
-                if path.parts_count() > MAX_DEPTH {
-                    return Err(Refusal::TooDeep.at(path));
-                }
-                let client = self.store.client.clone();
-                self.reading.push(async move { read(&client, &path, handle).await }.boxed());
+                self.read(join(&above, name.as_bytes())?, handle)?;
             }
             let Some(level) = self.reading.next().await else { return Ok(None) };
-            let Level { objects, directories } = level?;
+            let (path, Level { objects, directories }) = level?;
             self.found.extend(objects);
-            self.pending.extend(directories);
+            let above = Arc::new(path);
+            let pending = |(name, handle)| Pending { above: Arc::clone(&above), name, handle };
+            self.pending.extend(directories.into_iter().map(pending));
         }
+    }
+
+    /// Begins to read a directory.
+    fn read(&mut self, path: Path, handle: FileHandle) -> Result<()> {
+        if path.parts_count() > MAX_DEPTH {
+            return Err(Refusal::TooDeep.at(path));
+        }
+        let store = self.store.clone();
+        let reading = async move {
+            let level = read(&store, &path, handle).await?;
+            Ok((path, level))
+        };
+        self.reading.push(reading.boxed());
+        Ok(())
     }
 }
 
-/// Reads a directory. One that is gone is empty.
-async fn read(client: &Client, path: &Path, handle: FileHandle) -> Result<Level> {
-    let mut attempt = 1;
+/// Reads a directory. One that is gone is empty, if its name says so: a server may have forgotten the handle alone.
+async fn read(store: &NfsObjectStore, path: &Path, mut handle: FileHandle) -> Result<Level> {
+    let (mut attempt, mut was_found_again) = (1, false);
     let entries = loop {
-        match entries(client, handle).await {
+        match entries(&store.client, handle).await {
             Ok(entries) => break entries,
-            Err(error) if error.is_stale() || error.status() == Some(NfsStatus::NOENT) => {
-                return Ok(Level::default());
+            Err(error)
+                if (error.is_stale() || error.status() == Some(NfsStatus::NOENT)) && !was_found_again =>
+            {
+                let Some(found) = store.prefix(path).await? else { return Ok(Level::default()) };
+                (handle, was_found_again) = (found, true);
             }
             Err(error) if error.status() == Some(NfsStatus::BAD_COOKIE) && attempt < ATTEMPTS => attempt += 1,
             Err(error) => return Err(explain(error, path)),
@@ -114,17 +142,19 @@ async fn read(client: &Client, path: &Path, handle: FileHandle) -> Result<Level>
     };
     let mut level = Level::default();
     for DirEntry { name, metadata, handle, .. } in entries {
-        let (Some(metadata), Some(handle)) = (metadata, handle) else { continue };
+        let (Some(metadata), Some(handle)) = (metadata, handle) else {
+            return Err(Refusal::NotFound.at(format!("{path}/{}", name.escape_ascii())));
+        };
         if !matches!(metadata.file_type, FileType::Regular | FileType::Directory) {
             continue;
         }
         if metadata.file_type == FileType::Regular && is_staging(&name) {
             continue;
         }
-        let location = path.clone().join(part(path, &name)?);
+        let part = part(path, &name)?;
         match metadata.file_type {
-            FileType::Directory => level.directories.push((location, handle)),
-            _ => level.objects.push(describe(location, &metadata)),
+            FileType::Directory => level.directories.push((part.as_ref().to_owned(), handle)),
+            _ => level.objects.push(describe(path.clone().join(part), &metadata)),
         }
     }
     Ok(level)
@@ -137,6 +167,10 @@ async fn entries(client: &Client, directory: FileHandle) -> Result<Vec<DirEntry>
         entries.push(entry);
     }
     Ok(entries)
+}
+
+fn join(directory: &Path, name: &[u8]) -> Result<Path> {
+    Ok(directory.clone().join(part(directory, name)?))
 }
 
 /// A name of the server as part of a path, if it can be one.

@@ -93,7 +93,18 @@ impl Staged {
             }
         }
         // It is there and stable: an ETag that cannot be had is no failure of it.
-        let metadata = self.client.metadata(self.file.handle).await.ok();
+        let metadata = match target {
+            Target::Replace => self.client.metadata(self.file.handle).await.ok(),
+            // If LINK was done: it was the only name beside the one that is removed.
+            Target::MustBeFree => match self.client.lookup(self.target.directory, &self.target.name).await {
+                Ok(found) if found.handle == self.file.handle => Some(found.metadata),
+                Err(error) if error.status() == Some(NfsStatus::NOENT) => {
+                    let name = String::from_utf8_lossy(&self.target.name).into_owned();
+                    return Err(explain(Error::NotLinked { name }, &self.location));
+                }
+                _ => self.client.metadata(self.file.handle).await.ok(),
+            },
+        };
         let e_tag = metadata.as_ref().map(Metadata::version_tag);
         Ok(PutResult { e_tag, version: None, extensions: Default::default() })
     }

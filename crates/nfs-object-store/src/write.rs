@@ -1,7 +1,7 @@
 //! Objects that come, go and get other names.
 
 use futures_util::TryStreamExt as _;
-use nfs_wireless_client::{Entry, Error, File};
+use nfs_wireless_client::{Entry, Error, File, NfsStatus, Procedure};
 use object_store::{
     CopyMode, PutMode, PutOptions, PutPayload, PutResult, RenameTargetMode, Result, path::Path,
 };
@@ -51,10 +51,14 @@ impl NfsObjectStore {
         if from == to && mode == CopyMode::Overwrite {
             return Ok(());
         }
+        if from == to {
+            return Err(taken(to));
+        }
         let place = self.make_place(to).await?;
         let (linked, target) = match mode {
             CopyMode::Create => {
-                let linked = self.client.hard_link(source.handle, place.directory, &place.name).await;
+                // Others may copy the same object to the same place.
+                let linked = self.client.hard_link_first(source.handle, place.directory, &place.name).await;
                 (linked, Target::MustBeFree)
             }
             CopyMode::Overwrite => (self.link_over(&source, &place).await, Target::Replace),
@@ -70,6 +74,9 @@ impl NfsObjectStore {
         if from == to && mode == RenameTargetMode::Overwrite {
             return Ok(());
         }
+        if from == to {
+            return Err(taken(to));
+        }
         let place = self.make_place(to).await?;
         match mode {
             RenameTargetMode::Overwrite => {
@@ -82,8 +89,10 @@ impl NfsObjectStore {
                 }
             }
             RenameTargetMode::Create => {
-                let renamed = self.client.rename_new(entry.handle, source.name(), place.name()).await;
-                renamed.map_err(|error| explain(error, to))?;
+                let linked = self.client.hard_link_first(entry.handle, place.directory, &place.name).await;
+                linked.map_err(|error| explain(error, to))?;
+                let left = self.client.leave_old_name(entry.handle, source.name(), place.name()).await;
+                left.map_err(|error| explain(error, to))?;
             }
         }
         Ok(())
@@ -128,6 +137,12 @@ impl NfsObjectStore {
     pub(crate) fn not_implemented(&self, operation: &str) -> object_store::Error {
         object_store::Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
     }
+}
+
+/// What LINK says of a name that is taken.
+fn taken(location: &Path) -> object_store::Error {
+    let (procedure, status) = (Procedure::Link, NfsStatus::EXIST);
+    explain(Error::Status { procedure, status }, location)
 }
 
 /// What a `File` says is the client's error.

@@ -127,6 +127,108 @@ async fn of_many_creators_one_succeeds_also_when_replies_are_lost() {
     assert_eq!(names(&store).await, all.into_iter().collect(), "no temporary name is left");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_that_copy_or_rename_one_object_at_most_one_succeeds() {
+    let faults = Faults::from(vec![rule(Procedure::Link, 0.3, Action::DropCall)]);
+    let (server, store) = embedded(Udp, faults).await;
+    for round in 0..6 {
+        let (from, to) = (Path::from(format!("from{round}")), Path::from(format!("to{round}")));
+        store.put(&from, version(round)).await.unwrap();
+        let mut runs = JoinSet::new();
+        for _ in 0..8 {
+            let (store, from, to) = (open(&server, Udp).await, from.clone(), to.clone());
+            runs.spawn(async move {
+                match round % 2 {
+                    0 => store.copy_if_not_exists(&from, &to).await,
+                    _ => store.rename_if_not_exists(&from, &to).await,
+                }
+            });
+        }
+        let mut done = 0;
+        for outcome in runs.join_all().await {
+            match outcome {
+                Ok(()) => done += 1,
+                Err(Error::AlreadyExists { .. }) => {}
+                Err(Error::NotFound { .. }) if round % 2 == 1 => {}
+                // It is not known who made the link, and that is said.
+                Err(error) => assert!(error.to_string().contains("it may have been done"), "{error}"),
+            }
+        }
+        assert!(done <= 1, "{done} succeeded in round {round}");
+        assert_eq!(contents(&store, to.as_ref()).await[0], round);
+    }
+    // A name that is its own.
+    store.put(&path("a"), version(1)).await.unwrap();
+    server
+        .with_service(|it| it.set_faults(Faults::from(vec![rule(Procedure::Link, 0.5, Action::DropReply)])));
+    for _ in 0..4 {
+        let taken = store.copy_if_not_exists(&path("a"), &path("a")).await.unwrap_err();
+        assert!(matches!(taken, Error::AlreadyExists { .. }), "{taken}");
+    }
+}
+
+/// As if LINK had done nothing.
+#[tokio::test]
+async fn an_object_without_its_name_is_no_success() {
+    let (server, store) = embedded(Tcp, Faults::default()).await;
+    server.with_service(|service| service.set_faults(fail(Procedure::Lookup, NfsStatus::NOENT)));
+    let error = store.put_opts(&path("a"), "x".into(), PutMode::Create.into()).await.unwrap_err();
+    assert!(error.to_string().contains("that is not the file's name"), "{error}");
+}
+
+/// A server may forget handles, and list what it does not find.
+#[tokio::test]
+async fn a_listing_is_whole_or_an_error() {
+    let (server, store) = embedded(Tcp, Faults::default()).await;
+    for location in ["a/x", "a/y", "z"] {
+        store.put(&path(location), "x".into()).await.unwrap();
+    }
+    let all = vec!["a/x".to_owned(), "a/y".to_owned(), "z".to_owned()];
+    let strikes = |procedure, when, status| Rule {
+        calls: Calls::Procedure(procedure),
+        when,
+        action: Action::Fail(status),
+    };
+    use Procedure::{Getattr, Lookup, Readdirplus};
+    let unknown = || strikes(Getattr, When::Always, NfsStatus::STALE);
+    let no_plus = || strikes(Readdirplus, When::Always, NfsStatus::NOTSUPP);
+    for (rules, is_listed) in [
+        // The root is listed first, and then `a`.
+        (vec![strikes(Readdirplus, When::Nth(1), NfsStatus::STALE), unknown()], Some(all.clone())),
+        (vec![strikes(Readdirplus, When::Nth(2), NfsStatus::STALE), unknown()], Some(all.clone())),
+        (vec![strikes(Readdirplus, When::Always, NfsStatus::STALE), unknown()], None),
+        (vec![strikes(Readdirplus, When::After(1), NfsStatus::STALE), unknown()], None),
+        (vec![strikes(Readdirplus, When::After(1), NfsStatus::BADHANDLE), unknown()], None),
+        (vec![strikes(Readdirplus, When::After(1), NfsStatus::NOENT)], None),
+        // It was removed.
+        (
+            vec![
+                strikes(Readdirplus, When::After(1), NfsStatus::STALE),
+                strikes(Lookup, When::Always, NfsStatus::NOENT),
+                unknown(),
+            ],
+            Some(vec!["z".to_owned()]),
+        ),
+        // What is listed is found, or not.
+        (vec![no_plus()], Some(all.clone())),
+        (vec![no_plus(), strikes(Lookup, When::Nth(1), NfsStatus::NOENT)], None),
+        (vec![no_plus(), strikes(Lookup, When::Nth(1), NfsStatus::NOTDIR)], None),
+    ] {
+        let set = || server.with_service(|service| service.set_faults(Faults::from(rules.clone())));
+        set();
+        let found = store.list(None).map_ok(|it| it.location.to_string()).try_collect::<Vec<_>>().await;
+        let found = found.ok().map(|mut found| {
+            found.sort_unstable();
+            found
+        });
+        assert_eq!(found, is_listed, "{rules:?}");
+        if rules[0].when == When::Always && is_listed.is_none() {
+            set();
+            store.list_with_delimiter(None).await.unwrap_err();
+        }
+    }
+}
+
 #[tokio::test]
 async fn nothing_leads_out_of_the_root() {
     let (server, outside) = embedded(Tcp, Faults::default()).await;
@@ -328,6 +430,10 @@ async fn where_there_is_no_link_bytes_are_copied_and_nothing_is_created_twice() 
     let create = store.put_opts(&path("c"), "x".into(), PutMode::Create.into()).await.unwrap_err();
     assert!(matches!(create, Error::NotSupported { .. }), "{create}");
     let create = store.copy_if_not_exists(&path("a"), &path("c")).await.unwrap_err();
+    assert!(matches!(create, Error::NotSupported { .. }), "{create}");
+    // go-nfs has its own word.
+    server.with_service(|service| service.set_faults(fail(Procedure::Link, NfsStatus::INVAL)));
+    let create = store.put_opts(&path("c"), "x".into(), PutMode::Create.into()).await.unwrap_err();
     assert!(matches!(create, Error::NotSupported { .. }), "{create}");
     assert_eq!(names(&store).await, ["a".into(), "b".into()].into());
 }

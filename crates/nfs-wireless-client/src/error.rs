@@ -172,6 +172,14 @@ pub enum Error {
         /// The answer to a later attempt.
         status: Status,
     },
+    /// LINK succeeded, and the new name is not the file's: the server made no link, or somebody took the name away again.
+    #[error(
+        "the server says that it made {name}, but that is not the file's name; the file keeps its old name"
+    )]
+    NotLinked {
+        /// The new name.
+        name: String,
+    },
     /// The host's name leads to a server that gives the export another root: nothing begun with the old one goes on
     /// there.
     #[error("{host} is another server now, at {address}; what was begun with the old one has ended")]
@@ -209,13 +217,24 @@ impl Error {
         matches!(self.status(), Some(Status::STALE | Status::BADHANDLE))
     }
 
-    /// Whether LINK failed as the server has no hard links, or makes none of this file there (RFC 1813 §3.3.15).
+    /// Whether LINK failed for a reason that does not keep RENAME or a copy from succeeding: the server has no hard links, or makes none
+    /// of this file there (RFC 1813 §3.3.15).
     pub fn is_no_link(&self) -> bool {
-        // go-nfs answers INVAL, as it takes the arguments for those of SYMLINK.
-        const NO_LINK: [Status; 5] =
-            [Status::XDEV, Status::MLINK, Status::NOTSUPP, Status::PERM, Status::INVAL];
+        // Servers and file systems without links say so in many ways: NOTSUPP, PERM, IO, SERVERFAULT; go-nfs answers INVAL, as it takes
+        // the arguments for those of SYMLINK.
+        const OTHER_REASONS: [Status; 9] = [
+            Status::EXIST,
+            Status::NOENT,
+            Status::STALE,
+            Status::BADHANDLE,
+            Status::ACCES,
+            Status::ROFS,
+            Status::NOSPC,
+            Status::DQUOT,
+            Status::JUKEBOX,
+        ];
         match self {
-            Self::Status { procedure: Procedure::Link, status } => NO_LINK.contains(status),
+            Self::Status { procedure: Procedure::Link, status } => !OTHER_REASONS.contains(status),
             Self::Rejected { what, .. } => *what == Procedure::Link.name(),
             _ => false,
         }

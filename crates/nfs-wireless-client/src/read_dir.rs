@@ -1,12 +1,12 @@
 //! Directory listings as a stream.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use nfs_proto::{
     endpoint::ListingPlan,
     transfer::{DirEntry, Listing},
 };
-use nfs_wire::FileHandle;
+use nfs_wire::{FileHandle, Status};
 
 use crate::{
     client::{BUSY_PAUSES, Client},
@@ -16,6 +16,9 @@ use crate::{
 /// Bytes that a page may have at least, on every transport; [`ListingPlan`] says where there may be more.
 const LEAST_PAGE_BYTES: u32 = 4096;
 
+/// Names that were not found and are looked for in another listing, at most.
+const MOST_MISSING: usize = 10_000;
+
 /// The entries of a directory, in the server's order, without `.` and `..`.
 #[derive(Debug)]
 pub struct ReadDir {
@@ -24,6 +27,10 @@ pub struct ReadDir {
     listing: Listing,
     plan: ListingPlan,
     entries: VecDeque<DirEntry>,
+    /// Names that were listed and not found.
+    missing: BTreeSet<Vec<u8>>,
+    /// The directory is listed once more, for those of them that it lists still.
+    is_again: bool,
     /// Why the directory is not listed.
     refusal: Option<Error>,
 }
@@ -35,7 +42,8 @@ impl ReadDir {
             Err(error) => (directory, Some(error)),
         };
         let listing = Listing::new(directory, LEAST_PAGE_BYTES);
-        Self { client, directory, listing, plan, entries: VecDeque::new(), refusal }
+        let (entries, missing, is_again) = Default::default();
+        Self { client, directory, listing, plan, entries, missing, is_again, refusal }
     }
 
     /// Returns the next entry, or `None` at the end.
@@ -73,13 +81,29 @@ impl ReadDir {
         Ok(self.entries.pop_front())
     }
 
-    /// Returns the next entry with attributes and handle, or `None` at the end; entries that are gone by the time
-    /// they are asked for are left out.
+    /// Returns the next entry with attributes and handle, or `None` at the end. Entries that are gone by the time they are asked for are
+    /// left out. Those that the server lists and does not find have neither handle nor attributes; some come last, after the directory
+    /// was listed once more.
     ///
     /// # Errors
     /// As [`ReadDir::next`].
     pub async fn next_complete(&mut self) -> Result<Option<DirEntry>, Error> {
-        while let Some(mut entry) = self.next().await? {
+        loop {
+            let Some(mut entry) = self.next().await? else {
+                if self.is_again || self.missing.is_empty() {
+                    return Ok(None);
+                }
+                self.listing = Listing::new(self.directory, LEAST_PAGE_BYTES);
+                self.is_again = true;
+                continue;
+            };
+            if self.is_again {
+                if self.missing.remove(&entry.name) {
+                    (entry.metadata, entry.handle) = (None, None);
+                    return Ok(Some(entry));
+                }
+                continue;
+            }
             if entry.metadata.is_some() && entry.handle.is_some() {
                 return Ok(Some(entry));
             }
@@ -89,10 +113,16 @@ impl ReadDir {
                     entry.handle = Some(found.handle);
                     return Ok(Some(entry));
                 }
-                Err(error) if error.status() == Some(nfs_wire::Status::NOENT) => {}
+                Err(error) if error.status() == Some(Status::NOENT) => {
+                    if self.missing.len() < MOST_MISSING {
+                        self.missing.insert(entry.name);
+                    } else {
+                        return Ok(Some(entry));
+                    }
+                }
+                Err(error) if self.client.is_of_name(self.directory, &error).await => return Ok(Some(entry)),
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
     }
 }

@@ -1,5 +1,7 @@
 //! `nfsw chmod`: permissions.
 
+use std::rc::Rc;
+
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{FileType, NfsStatus, SetAttributes};
 
@@ -12,7 +14,7 @@ use crate::{
     exit::{Exit, Failure},
     local,
     mode::ModeChange,
-    remote::{Children, Found, find_all_or_report, follow, real_if_exists},
+    remote::{Below, Child, Children, Found, find_all_or_report, follow, real_if_exists},
     report::{Reporter, event},
 };
 
@@ -57,9 +59,14 @@ async fn tree(
     let chain = Chain::default().to(&top);
     let top = Found { remote: shown, ..top };
     change(arguments, reporter, &top).await?;
-    let mut directories =
-        if arguments.recursive && top.is_directory() { vec![(chain, top)] } else { Vec::new() };
-    while let Some((chain, directory)) = directories.pop() {
+    let mut next = (arguments.recursive && top.is_directory()).then_some((chain, top));
+    let mut pending: Vec<(Chain, Below)> = Vec::new();
+    while let Some((chain, directory)) = next.take().or_else(|| {
+        let (above, below) = pending.pop()?;
+        let found = below.found();
+        Some((above.to(&found), found))
+    }) {
+        let directory = Rc::new(directory);
         let mut listed = Children::of(&directory)?;
         // The look takes no round trip of its own.
         let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
@@ -67,14 +74,11 @@ async fn tree(
             continue;
         }
         loop {
-            let found: Vec<Found> = part?
-                .into_iter()
-                .filter(|child| child.metadata.file_type != FileType::Symlink)
-                .map(|child| directory.child(child))
-                .collect();
-            let changes = stream::iter(&found).map(|found| async {
+            let found: Vec<Child> =
+                part?.into_iter().filter(|child| child.metadata.file_type != FileType::Symlink).collect();
+            let changes = stream::iter(&found).map(|child| async {
                 match chain.holds(context).await? {
-                    true => change(arguments, reporter, found).await,
+                    true => change(arguments, reporter, &directory.child(child.clone())).await,
                     false => Ok(()),
                 }
             });
@@ -85,8 +89,8 @@ async fn tree(
                 }
             }
             drop(changes);
-            let below = found.into_iter().filter(Found::is_directory);
-            directories.extend(below.map(|found| (chain.to(&found), found)));
+            let below = found.into_iter().filter(Child::is_directory);
+            pending.extend(below.map(|child| (chain.clone(), Below::new(&directory, child))));
             if listed.is_done() {
                 break;
             }

@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     io::{self, IsTerminal},
+    rc::Rc,
 };
 
 use jiff::{Timestamp, tz::TimeZone};
@@ -16,7 +17,7 @@ use crate::{
     args::LsArgs,
     color::Style,
     error::{Error, ErrorKind, ResultExt},
-    remote::{Children, Found, exports_below, find, find_all, follow},
+    remote::{Below, Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
     text::{columns, escape, listing_time, mode_string},
     units,
@@ -41,13 +42,13 @@ pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Rep
             Ok(found) => {
                 let (lists, shows): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
-                files.extend(shows.into_iter().map(|found| Line { name: found.remote.to_bytes(), found }));
+                files.extend(shows.into_iter().map(|found| Line::of(found.remote.to_bytes(), found)));
                 directories.extend(lists);
             }
             Err(error) => match listing.exports(target, &error).await? {
                 Some(exports) => {
                     let lists = exports.iter().filter(|_| arguments.recursive && !arguments.directory);
-                    directories.extend(lists.map(|line| line.found.clone()));
+                    directories.extend(lists.map(Line::found));
                     listing.show(exports, false).await?;
                 }
                 None => reporter.failed(error)?,
@@ -60,7 +61,8 @@ pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Rep
         listing.show(files, false).await?;
     }
     directories.reverse();
-    while let Some(directory) = directories.pop() {
+    let mut pending: Vec<Below> = Vec::new();
+    while let Some(directory) = pending.pop().map(Below::found).or_else(|| directories.pop()) {
         if with_headings && !reporter.json() {
             let gap = if is_first { "" } else { "\n" };
             reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
@@ -74,7 +76,7 @@ pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Rep
             listed = listing.directory(&again).await;
         }
         match listed {
-            Ok(below) if arguments.recursive => directories.extend(below.into_iter().rev()),
+            Ok(below) if arguments.recursive => pending.extend(below.into_iter().rev()),
             Ok(_) => {}
             Err(error) => reporter.failed(error)?,
         }
@@ -97,7 +99,26 @@ struct Listing<'a> {
 /// A file and the name to show for it.
 struct Line {
     name: Vec<u8>,
-    found: Found,
+    metadata: Metadata,
+    file: Shown,
+}
+
+enum Shown {
+    Found(Box<Found>),
+    Below(Below),
+}
+
+impl Line {
+    fn of(name: Vec<u8>, found: Found) -> Self {
+        Self { name, metadata: found.metadata, file: Shown::Found(Box::new(found)) }
+    }
+
+    fn found(&self) -> Found {
+        match &self.file {
+            Shown::Found(found) => (**found).clone(),
+            Shown::Below(below) => below.clone().found(),
+        }
+    }
 }
 
 impl Listing<'_> {
@@ -132,7 +153,7 @@ impl Listing<'_> {
         let mut lines = Vec::new();
         for name in below {
             match find(self.context, &target.with_path(&name)).await {
-                Ok(found) => lines.push(Line { name, found }),
+                Ok(found) => lines.push(Line::of(name, found)),
                 // Whoever may not mount one may still want to see the others.
                 Err(error) => self.reporter.warning(explain(&error)),
             }
@@ -154,7 +175,8 @@ impl Listing<'_> {
     }
 
     /// Lists one directory and returns the directories in it.
-    async fn directory(&self, directory: &Found) -> anyhow::Result<Vec<Found>> {
+    async fn directory(&self, directory: &Found) -> anyhow::Result<Vec<Below>> {
+        let shared = Rc::new(directory.clone());
         let hidden = self.arguments.all || self.arguments.almost_all;
         let mut lines = Vec::new();
         if self.arguments.all {
@@ -163,10 +185,7 @@ impl Listing<'_> {
                 let entry = directory.client.lookup(directory.handle, name).await;
                 let (handle, metadata) = entry
                     .map_or((directory.handle, directory.metadata), |entry| (entry.handle, entry.metadata));
-                lines.push(Line {
-                    name: name.to_vec(),
-                    found: Found { handle, metadata, ..directory.clone() },
-                });
+                lines.push(Line::of(name.to_vec(), Found { handle, metadata, ..directory.clone() }));
             }
         }
         let mut below = Vec::new();
@@ -177,13 +196,17 @@ impl Listing<'_> {
             lines.reserve_exact(part.len());
             for child in part {
                 if hidden || !child.name.starts_with(b".") {
-                    lines.push(Line { name: child.name.clone(), found: directory.child(child) });
+                    let (name, metadata) = (child.name.clone(), child.metadata);
+                    lines.push(Line { name, metadata, file: Shown::Below(Below::new(&shared, child)) });
                 }
             }
             if self.arguments.recursive {
-                let is_child =
-                    |line: &&Line| line.found.is_directory() && line.name != b"." && line.name != b"..";
-                below.extend(lines.iter().filter(is_child).map(|line| line.found.clone()));
+                below.extend(lines.iter().filter_map(|line| match &line.file {
+                    Shown::Below(below) if line.metadata.file_type == FileType::Directory => {
+                        Some(below.clone())
+                    }
+                    _ => None,
+                }));
             }
             if !is_part && !listed.is_done() {
                 is_part = true;
@@ -201,17 +224,18 @@ impl Listing<'_> {
         self.sort(&mut lines);
         let mut links = Vec::with_capacity(lines.len());
         for line in &lines {
-            let wanted = (self.arguments.long || self.reporter.json())
-                && line.found.metadata.file_type == FileType::Symlink;
+            let wanted =
+                (self.arguments.long || self.reporter.json()) && line.metadata.file_type == FileType::Symlink;
             links.push(if wanted {
-                Some(line.found.client.read_link(line.found.handle).await.at(&line.found.remote)?)
+                let found = line.found();
+                Some(found.client.read_link(found.handle).await.at(&found.remote)?)
             } else {
                 None
             });
         }
         if self.reporter.json() {
             for (line, link) in lines.iter().zip(&links) {
-                let mut event = entry_json(&line.found, link.as_deref());
+                let mut event = entry_json(&line.found(), link.as_deref());
                 event["event"] = "entry".into();
                 put_name(&mut event, "name", &line.name);
                 self.reporter.event(&event)?;
@@ -221,7 +245,7 @@ impl Listing<'_> {
         let mut out = Vec::new();
         if self.arguments.long {
             if with_total {
-                let used = lines.iter().map(|line| line.found.metadata.used).fold(0, u64::saturating_add);
+                let used = lines.iter().map(|line| line.metadata.used).fold(0, u64::saturating_add);
                 let total = if self.arguments.human_readable {
                     units::short_bytes(used)
                 } else {
@@ -234,12 +258,12 @@ impl Listing<'_> {
             let words: Vec<String> =
                 lines.iter().map(|line| self.inode(line) + &escape(&line.name)).collect();
             let paint =
-                |at: usize, word: &str| style(&lines[at].found.metadata).paint(word, self.color).into_owned();
+                |at: usize, word: &str| style(&lines[at].metadata).paint(word, self.color).into_owned();
             out.extend_from_slice(columns(&words, terminal_width(), paint).as_bytes());
         } else {
             for line in &lines {
                 out.extend_from_slice(self.inode(line).as_bytes());
-                self.push_name(&line.name, style(&line.found.metadata), &mut out);
+                self.push_name(&line.name, style(&line.metadata), &mut out);
                 out.push(b'\n');
             }
         }
@@ -247,7 +271,7 @@ impl Listing<'_> {
     }
 
     fn long(&self, lines: &[Line], links: &[Option<Vec<u8>>], out: &mut Vec<u8>) {
-        let rows: Vec<[String; 6]> = lines.iter().map(|line| self.row(&line.found.metadata)).collect();
+        let rows: Vec<[String; 6]> = lines.iter().map(|line| self.row(&line.metadata)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
         let widths = [1, 2, 3, 4].map(width);
         for ((line, row), link) in lines.iter().zip(&rows).zip(links) {
@@ -256,7 +280,7 @@ impl Listing<'_> {
             let [w1, w2, w3, w4] = widths;
             let _ = write!(text, "{mode} {count:>w1$} {uid:<w2$} {gid:<w3$} {size:>w4$} {time} ");
             out.extend_from_slice(text.as_bytes());
-            self.push_name(&line.name, style(&line.found.metadata), out);
+            self.push_name(&line.name, style(&line.metadata), out);
             if let Some(link) = link {
                 out.extend_from_slice(b" -> ");
                 self.push_name(link, Style::Plain, out);
@@ -284,7 +308,7 @@ impl Listing<'_> {
     }
 
     fn inode(&self, line: &Line) -> String {
-        if self.arguments.inode { format!("{:>10} ", line.found.metadata.fileid) } else { String::new() }
+        if self.arguments.inode { format!("{:>10} ", line.metadata.fileid) } else { String::new() }
     }
 
     /// On a terminal names are made safe; a program gets the bytes.
@@ -297,7 +321,7 @@ impl Listing<'_> {
     }
 
     fn sort(&self, lines: &mut [Line]) {
-        let metadata = |line: &Line| line.found.metadata;
+        let metadata = |line: &Line| line.metadata;
         if self.arguments.by_time {
             lines.sort_by(|a, b| metadata(b).mtime.cmp(&metadata(a).mtime).then_with(|| a.name.cmp(&b.name)));
         } else if self.arguments.by_size {

@@ -128,9 +128,10 @@ async fn rename(
         return Err(Failure::with(Exit::SomeFailed, text));
     }
     let (from, to) = ((parent, old), (place.directory.handle, new));
-    let moved = match arguments.no_clobber && !source.is_directory() {
-        true => client.rename_if_free(source.handle, from, to).await,
-        false => client.rename(source.handle, from, to).await.map(|()| true),
+    let moved = match (arguments.no_clobber, source.is_directory()) {
+        (true, true) => client.rename_directory_if_free(source.handle, from, to).await,
+        (true, false) => client.rename_if_free(source.handle, from, to).await,
+        (false, _) => client.rename(source.handle, from, to).await.map(|()| true),
     };
     if !moved.at(format_args!("{} to {target}", source.remote))? {
         return skipped(reporter, source, &target);

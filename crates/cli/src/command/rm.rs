@@ -1,5 +1,7 @@
 //! `nfsw rm`: removes files and trees.
 
+use std::rc::Rc;
+
 use nfs_files::Context;
 
 use crate::{
@@ -7,13 +9,16 @@ use crate::{
     chain::Chain,
     error::{ErrorKind, ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Children, Found, find_entries},
+    remote::{Below, Child, Children, Found, find_entries},
     report::{Reporter, event},
 };
 use futures_util::{StreamExt, stream};
 
 /// Calls in flight in one directory.
 const REMOVALS: usize = 16;
+
+/// Bytes of the paths of empty directories that are removed together, at most.
+const MOST_PATH_BYTES: usize = 4 << 20;
 
 pub(super) async fn run(arguments: &RmArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     for target in &arguments.targets {
@@ -55,10 +60,23 @@ async fn remove(
         ));
     }
     // Directories still to be emptied, and those that can go once everything in them is gone.
-    let mut to_empty = vec![(Chain::default().to(&found), found)];
-    let mut to_remove: Vec<Vec<_>> = Vec::new();
-    let top = to_empty[0].1.remote.path.len();
-    while let Some((chain, directory)) = to_empty.pop() {
+    let mut to_empty: Vec<(Chain, Below)> = Vec::new();
+    let (mut to_remove, mut to_remove_bytes) = (Vec::<Vec<(Chain, Rc<Found>)>>::new(), 0);
+    let top = found.remote.path.len();
+    let mut next = Some((Chain::default().to(&found), found));
+    while let Some((chain, directory)) = next.take().or_else(|| {
+        let (above, below) = to_empty.pop()?;
+        let found = below.found();
+        Some((above.to(&found), found))
+    }) {
+        let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
+        if to_remove_bytes > MOST_PATH_BYTES {
+            // All below its own level and beside it were emptied before it, and so was what is in them.
+            let emptied = to_remove.split_off(depth.min(to_remove.len()));
+            to_remove_bytes = to_remove.iter().flatten().map(|(_, it)| it.remote.path.len()).sum();
+            remove_emptied(context, reporter, emptied).await?;
+        }
+        let directory = Rc::new(directory);
         let mut listed = Children::of(&directory)?;
         // The look takes no round trip of its own.
         let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
@@ -66,18 +84,12 @@ async fn remove(
             continue;
         }
         loop {
-            let mut files = Vec::new();
-            for child in part? {
-                let child = directory.child(child);
-                if child.is_directory() {
-                    to_empty.push((chain.to(&child), child))
-                } else {
-                    files.push(child)
-                }
-            }
+            let (directories, files): (Vec<_>, Vec<_>) = part?.into_iter().partition(Child::is_directory);
+            let below = directories.into_iter().map(|child| (chain.clone(), Below::new(&directory, child)));
+            to_empty.extend(below);
             let unlinks = files.iter().map(|file| async {
                 match chain.holds(context).await? {
-                    true => unlink(arguments, reporter, file).await,
+                    true => unlink(arguments, reporter, &directory.child(file.clone())).await,
                     false => Ok(()),
                 }
             });
@@ -87,14 +99,23 @@ async fn remove(
             }
             part = listed.next(context).await;
         }
-        let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
         to_remove.resize_with(to_remove.len().max(depth + 1), Vec::new);
+        to_remove_bytes += directory.remote.path.len();
         to_remove[depth].push((chain, directory));
     }
-    for directories in to_remove.into_iter().rev() {
+    remove_emptied(context, reporter, to_remove).await
+}
+
+/// Removes empty directories, by levels: the deepest first.
+async fn remove_emptied(
+    context: Context<'_>,
+    reporter: &Reporter,
+    levels: Vec<Vec<(Chain, Rc<Found>)>>,
+) -> anyhow::Result<()> {
+    for directories in levels.into_iter().rev() {
         let removals = directories.iter().map(|(chain, directory)| async {
             let (parent, name) = directory.directory()?;
-            if !chain.above().holds(context).await? {
+            if !chain.last_holds_now(context).await? {
                 return Ok(());
             }
             match directory.client.rmdir(parent, name).await {

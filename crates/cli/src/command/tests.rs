@@ -207,6 +207,36 @@ async fn of_what_was_moved_away_little_more_is_removed_or_changed() {
 }
 
 #[tokio::test]
+async fn an_empty_directory_that_got_the_name_meanwhile_is_not_removed() {
+    // Fewer files than are removed between two looks.
+    const FILES: usize = 20;
+    for (moved, at) in [("top", 5), ("top/a", 5), ("top/a", FILES), ("top", FILES)] {
+        let mut done = 0;
+        let server = Served::watched(move |root, call| {
+            if matches!(call, Call::Remove(_)) {
+                done += 1;
+                if done == at {
+                    fs::rename(root.join(moved), root.join("outside/moved")).unwrap();
+                    fs::create_dir(root.join(moved)).unwrap();
+                }
+            }
+        });
+        for directory in ["top/a", "outside"] {
+            fs::create_dir_all(server.path(directory)).unwrap();
+        }
+        for number in 0..FILES {
+            fs::write(server.path(&format!("top/a/{number}")), "").unwrap();
+        }
+        let (counts, said) = run(&server, &["rm", "-r", "@/top"]).await;
+        assert!(server.path(moved).exists(), "{moved} {at}: {said}");
+        // Also a directory in it.
+        let told = said.matches("was moved or replaced meanwhile; left alone").count();
+        assert!((1..=2).contains(&told), "{moved} {at}: {said}");
+        assert!(counts["failed"].as_u64().unwrap() >= 1, "{moved} {at}: {counts}");
+    }
+}
+
+#[tokio::test]
 async fn looks_are_few_beside_what_is_removed_or_changed() {
     for command in [&["chmod", "-R", "700", "@/top"][..], &["rm", "-r", "@/top"]] {
         let looks = Arc::new(AtomicUsize::new(0));
@@ -241,6 +271,32 @@ async fn what_gets_the_name_meanwhile_is_not_replaced_by_a_move() {
         assert_eq!(fs::read_to_string(server.path("/new")).unwrap(), left, "{said}");
         assert_eq!(server.path("/old").exists(), is_quick, "{said}");
         assert_eq!(counts["failed"], 0, "{counts}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_gets_the_name_meanwhile_is_not_replaced_by_a_move() {
+    // Before which LOOKUP, or never.
+    for at in [1, 2, 3, usize::MAX] {
+        let mut looked = 0;
+        let server = Served::watched(move |root, call| {
+            if call == Call::LookUp(b"new") {
+                looked += 1;
+                if looked == at {
+                    fs::create_dir(root.join("new")).unwrap();
+                    fs::set_permissions(root.join("new"), fs::Permissions::from_mode(0o711)).unwrap();
+                }
+            }
+        });
+        fs::create_dir(server.path("/old")).unwrap();
+        fs::write(server.path("/old/file"), "moved").unwrap();
+        fs::set_permissions(server.path("/old"), fs::Permissions::from_mode(0o755)).unwrap();
+        let (counts, said) = run(&server, &["mv", "-n", "@/old", "@/new"]).await;
+        let is_others = fs::metadata(server.path("/new")).unwrap().permissions().mode() & 0o777 == 0o711;
+        assert_ne!(is_others, server.path("/new/file").exists(), "{at}: {said}");
+        assert_eq!(is_others, server.path("/old/file").exists(), "{at}: {said}");
+        assert!(is_others || at > 2, "{at}: {said}");
+        assert_eq!(counts["failed"], 0, "{at}: {said}");
     }
 }
 

@@ -75,3 +75,22 @@ fn a_directory_of_120_000_entries_is_listed() {
 fn a_directory_of_a_million_entries_is_listed() {
     list(1_000_000, |call, reply| many(call, reply, 1_000_000));
 }
+
+/// Each of them has a path of 3,500 bytes, which is not kept until its turn.
+#[test]
+fn many_directories_in_a_deep_one_are_listed() {
+    const DEPTH: usize = 14;
+    const DIRECTORIES: usize = 9000;
+    let trial = Trial::new(HONEST);
+    let mut deep = trial.path("served/tree");
+    for _ in 0..DEPTH {
+        deep.push("d".repeat(250));
+        fs::create_dir(&deep).unwrap();
+    }
+    for number in 0..DIRECTORIES {
+        fs::create_dir(deep.join(number.to_string())).unwrap();
+    }
+    let Outcome { code, stdout, stderr } = trial.run(&["ls", "-R", "--transport", "tcp", "{tree}"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(stdout.iter().filter(|&&byte| byte == b':').count() >= DIRECTORIES);
+}

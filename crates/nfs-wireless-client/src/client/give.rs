@@ -4,6 +4,7 @@
 //! those that make something new, fail where a name is taken (RFC 1813 §3.3.15): that a name was free is told in one step, whatever
 //! else is told by a LOOKUP right before the call. What changes between those two calls is lost.
 
+use nfs_proto::attr::SetAttributes;
 use nfs_wire::{FileHandle, Procedure, Status};
 
 use super::{Client, Entry};
@@ -20,37 +21,64 @@ impl Client {
         directory: FileHandle,
         name: &[u8],
     ) -> Result<bool, Error> {
-        let Some(found) = self.find((directory, name)).await? else { return Ok(false) };
+        Ok(self.find_file(file, (directory, name)).await? && self.remove_found((directory, name)).await?)
+    }
+
+    /// Whether a name stands for `file`.
+    async fn find_file(&self, file: FileHandle, at: (FileHandle, &[u8])) -> Result<bool, Error> {
+        let Some(found) = self.find(at).await? else { return Ok(false) };
         match self.is_same_file(&found, file).await {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
             // The file is gone, so the name is another's.
-            Err(error) if error.is_stale() => return Ok(false),
-            Err(error) => return Err(error),
+            Err(error) if error.is_stale() => Ok(false),
+            is_same => is_same,
         }
+    }
+
+    /// Removes a name; false if somebody else was faster.
+    async fn remove_found(&self, (directory, name): (FileHandle, &[u8])) -> Result<bool, Error> {
         match self.remove(directory, name).await {
             Err(error) if error.status() == Some(Status::NOENT) => Ok(false),
             removed => removed.map(|()| true),
         }
     }
 
-    /// Gives `file` another name or place that nothing has, in one step (LINK, RFC 1813 §3.3.15), and then removes the old name if that
-    /// is still the file's ([`Client::remove_if`]). In between the file has both names, and keeps them if this fails.
+    /// Gives `file` another name or place that nothing has, in one step (LINK, RFC 1813 §3.3.15), and then removes the old name
+    /// ([`Client::leave_old_name`]). In between the file has both names, and keeps them if this fails.
     ///
     /// # Errors
-    /// As [`Client::metadata`]; `EXIST` when something has the name; [`Error::is_no_link`] where the server has no hard links: then
-    /// nothing was done.
+    /// As [`Client::leave_old_name`]; `EXIST` when something has the name; [`Error::is_no_link`] where the server makes no hard link:
+    /// then nothing was done.
     pub async fn rename_new(
         &self,
         file: FileHandle,
-        (from_directory, from): (FileHandle, &[u8]),
-        (to_directory, to): (FileHandle, &[u8]),
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
     ) -> Result<(), Error> {
-        self.hard_link(file, to_directory, to).await?;
-        self.remove_if(file, from_directory, from).await.map(drop)
+        self.hard_link(file, to.0, to.1).await?;
+        Box::pin(self.leave_old_name(file, from, to)).await
     }
 
-    /// As [`Client::rename_new`], on every server; false if something has the name. Where there are no hard links, that is told by a
+    /// Removes the old name of a file that has got a new one, if a look right before says that both are the file's.
+    ///
+    /// # Errors
+    /// As [`Client::metadata`]; [`Error::NotLinked`] when the new name is not the file's: the old one stays.
+    pub async fn leave_old_name(
+        &self,
+        file: FileHandle,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+    ) -> Result<(), Error> {
+        let (old, new) = tokio::join!(self.find_file(file, from), self.find_file(file, to));
+        if !new? {
+            return Err(Error::NotLinked { name: String::from_utf8_lossy(to.1).into_owned() });
+        }
+        if old? {
+            self.remove_found(from).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Client::rename_new`], on every server; false if something has the name. Where no hard link is made, that is told by a
     /// LOOKUP right before the RENAME: what gets the name between the two is replaced.
     ///
     /// # Errors
@@ -69,6 +97,39 @@ impl Client {
                 None => self.rename(file, from, to).await.map(|()| true),
             },
             Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Client::rename_if_free`] for a directory, which has no second name: MKDIR tells whether the new name is free, and the empty
+    /// directory that it makes is replaced.
+    ///
+    /// # Errors
+    /// As [`Client::rename`] and [`Client::mkdir`].
+    pub async fn rename_directory_if_free(
+        &self,
+        directory: FileHandle,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+    ) -> Result<bool, Error> {
+        let mode = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+        let made = match self.mkdir(to.0, to.1, mode).await {
+            Err(Error::Status { status: Status::EXIST, .. }) => return Ok(false),
+            made => made?,
+        };
+        match self.rename(directory, from, to).await {
+            // Whether RENAME was done is known.
+            Err(error @ (Error::Status { .. } | Error::MountPoint { .. })) => {
+                let is_ours = self.find_file(made.handle, to).await?;
+                let is_removed = is_ours && self.rmdir(to.0, to.1).await.is_ok();
+                match error.status() {
+                    // Some servers replace no directory.
+                    Some(Status::EXIST | Status::NOTEMPTY | Status::ISDIR) if is_removed => {
+                        self.rename(directory, from, to).await.map(|()| true)
+                    }
+                    _ => Err(error),
+                }
+            }
+            renamed => renamed.map(|()| true),
         }
     }
 

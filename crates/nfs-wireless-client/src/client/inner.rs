@@ -17,7 +17,7 @@ use bytes::Bytes;
 use nfs_proto::attr::{FileType, Metadata, optional};
 use nfs_wire::{
     FileHandle, MountStatus, Procedure, Reader, Status, encode,
-    mount::Export,
+    mount::{Export, MAX_PATH_BYTES},
     nfs3_types::nfs3::{GETATTR3args, GETATTR3resok, LOOKUP3resok, Nfs3Option, READDIRPLUS3resok},
     reply,
 };
@@ -33,8 +33,9 @@ use crate::{
 /// Mount points that are looked up ahead. A file server has some hundred file systems at most.
 const MOST_FOUND: usize = 4096;
 
-/// Directories whose paths are remembered; those that were used last are remembered beyond that.
-const MOST_PATHS: usize = 16_384;
+/// Bytes that the directories whose paths are remembered may take; those that were used last are remembered beyond that. With short
+/// paths these are 26,000 directories.
+const MOST_PATH_BYTES: usize = 8 << 20;
 
 /// What is known of the exports below the one that the client has mounted.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub(super) struct InnerExports {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Bytes that `above` and `above_paths` take.
+    above_bytes: usize,
     /// Directories that inner exports lie in, with their paths: those that were used last, and those before.
     above: BTreeMap<FileHandle, Vec<u8>>,
     above_before: BTreeMap<FileHandle, Vec<u8>>,
@@ -102,6 +105,10 @@ impl InnerExports {
             return None;
         }
         let path = join(&self.state().path_above(directory)?, name);
+        // MNT takes no longer ones.
+        if path.len() > MAX_PATH_BYTES {
+            return None;
+        }
         (!self.is_known || self.listed.contains(&path) || self.has_below(&path)).then_some(path)
     }
 
@@ -158,10 +165,16 @@ impl State {
     }
 
     fn lies_above(&mut self, handle: FileHandle, path: Vec<u8>) {
-        if self.above.len() >= MOST_PATHS {
+        if self.above.get(&handle) == Some(&path) && self.above_paths.get(&path) == Some(&handle) {
+            return;
+        }
+        let bytes = 2 * (size_of::<FileHandle>() + size_of::<Vec<u8>>() + path.len());
+        if self.above_bytes + bytes > MOST_PATH_BYTES {
             self.above_before = mem::take(&mut self.above);
             self.above_paths.clear();
+            self.above_bytes = 0;
         }
+        self.above_bytes += bytes;
         let before = self.above_paths.insert(path.clone(), handle);
         if let Some(before) = before.filter(|before| *before != handle) {
             self.above.remove(&before);
@@ -497,9 +510,10 @@ fn handle_in(reader: &mut Reader<'_>) -> Option<FileHandle> {
     FileHandle::decode(reader).ok()
 }
 
-/// Whether a refusal of MNT says that there is nothing at a path.
+/// Whether a refusal of MNT says that no export is at a path: there is nothing, or no export has so long a path.
 const fn is_no_export(status: MountStatus) -> bool {
-    matches!(status, MountStatus::NOENT | MountStatus::NOTDIR | MountStatus::INVAL)
+    use MountStatus as S;
+    matches!(status, S::NOENT | S::NOTDIR | S::INVAL | S::NAMETOOLONG)
 }
 
 fn not_entered(path: &[u8], source: Error) -> Error {
@@ -518,4 +532,59 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The handle of a directory with this number.
+    fn handle(number: u64) -> FileHandle {
+        FileHandle::try_from(&number.to_be_bytes()[..]).unwrap()
+    }
+
+    #[test]
+    fn what_is_remembered_of_directories_is_bounded_in_bytes() {
+        for length in [10, 100, MAX_PATH_BYTES] {
+            let mut state = State::default();
+            let of = |number: u64| format!("/{number:0length$}").into_bytes();
+            for number in 0..100_000 {
+                state.lies_above(handle(number), of(number));
+                // One that is used stays.
+                assert_eq!(state.path_above(handle(0)), Some(of(0)));
+            }
+            let paths = state.above.values().chain(state.above_before.values());
+            let bytes: usize = paths.chain(state.above_paths.keys()).map(Vec::len).sum();
+            assert!(bytes <= MOST_PATH_BYTES * 3 / 2, "{length}: {bytes}");
+            assert!(state.path_above(handle(99_000)).is_some());
+            assert!(state.path_above(handle(1)).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_learned_again_takes_no_more() {
+        let mut state = State::default();
+        for _ in 0..3 {
+            for number in 0..1000 {
+                state.lies_above(handle(number), format!("/{number}").into_bytes());
+            }
+        }
+        let before = state.above_bytes;
+        state.lies_above(handle(7), b"/7".to_vec());
+        assert_eq!((state.above_bytes, state.above.len()), (before, 1000));
+    }
+
+    #[test]
+    fn no_export_has_a_path_that_mnt_does_not_take() {
+        let root = handle(1);
+        let inner = InnerExports::new(&[], b"/export", root);
+        for (length, may_be) in [(MAX_PATH_BYTES - 8, true), (MAX_PATH_BYTES - 7, false)] {
+            assert_eq!(inner.path_of(root, &vec![b'd'; length]).is_some(), may_be, "{length}");
+        }
+        for (status, is_no) in
+            [(MountStatus::NAMETOOLONG, true), (MountStatus::NOENT, true), (MountStatus::ACCES, false)]
+        {
+            assert_eq!(is_no_export(status), is_no, "{status}");
+        }
+    }
 }

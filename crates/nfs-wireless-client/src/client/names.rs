@@ -99,6 +99,12 @@ impl Client {
         true
     }
 
+    /// Whether the failure of a LOOKUP concerns the name alone: the server knows the directory, and that it is one.
+    pub async fn is_of_name(&self, directory: FileHandle, error: &Error) -> bool {
+        let may_be = error.is_stale() || matches!(error.status(), Some(Status::NOTDIR | Status::IO));
+        may_be && self.metadata(directory).await.is_ok_and(|found| found.file_type == FileType::Directory)
+    }
+
     /// Looks names up all at once, each in the directory that is expected to have it.
     pub async fn look_up_all(&self, places: Vec<(FileHandle, Vec<u8>)>) -> LookedUp {
         let found = all(places.iter().map(|(directory, name)| self.lookup(*directory, name))).await;
@@ -298,13 +304,38 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn hard_link(&self, file: FileHandle, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
+        self.link(file, (directory, name)).await.map(drop)
+    }
+
+    /// As [`Client::hard_link`], for a file that others may give the same name: then at most one of all succeeds.
+    ///
+    /// # Errors
+    /// As [`Client::hard_link`]; [`Error::Ambiguous`] when a repeated call finds the link, which may be another's.
+    pub async fn hard_link_first(
+        &self,
+        file: FileHandle,
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        match self.link(file, (directory, name)).await? {
+            None => Ok(()),
+            Some(repeated) => Err(repeated.in_doubt()),
+        }
+    }
+
+    /// Returns the refusal of a repeated call that found the link.
+    async fn link(
+        &self,
+        file: FileHandle,
+        (directory, name): (FileHandle, &[u8]),
+    ) -> Result<Option<CountedError>, Error> {
         let directory = self.inside(directory)?;
         let arguments = LINK3args { file: file.to_fh3(), link: place(directory, name) };
         match self.call_counted::<LINK3resok>(Procedure::Link, &arguments).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(None),
             Err(counted) if counted.may_be_done(Status::EXIST) => {
                 let there = self.look(&counted, (directory, name)).await?;
-                if self.is_same_file(&there, file).await? { Ok(()) } else { Err(counted.error) }
+                if self.is_same_file(&there, file).await? { Ok(Some(counted)) } else { Err(counted.error) }
             }
             Err(counted) => Err(counted.error),
         }

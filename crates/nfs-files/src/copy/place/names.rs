@@ -143,7 +143,7 @@ impl Place {
                 found.sort_by(|a, b| a.0.cmp(&b.0));
             }
             Self::Remote(place) => {
-                let mut children = Children::open(&place.client, place.handle, &place.remote)?;
+                let mut children = Children::open(&place.client, place.handle, &place.remote)?.of_target();
                 while !children.is_done() {
                     let part = children.next(context).await?;
                     let others = part.into_iter().filter(|child| !names.contains(&child.name));

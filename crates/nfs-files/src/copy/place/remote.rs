@@ -171,7 +171,7 @@ impl RemotePlace {
 
     /// Learns what is in the directory.
     pub(super) async fn listed(self, context: Context<'_>) -> Result<Self> {
-        let mut children = Children::open(&self.client, self.handle, &self.remote)?;
+        let mut children = Children::open(&self.client, self.handle, &self.remote)?.of_target();
         let mut known = HashMap::new();
         while !children.is_done() && known.len() < MOST_KNOWN {
             let found = children.next(context).await?;
