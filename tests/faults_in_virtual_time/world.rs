@@ -234,6 +234,7 @@ impl World {
                         .and_then(Upload::checkpoint)
                         .or_else(|| self.checkpoint.take());
                 }
+                Event::Uploaded(..) => {}
                 Event::Finished(_) => self.outcome = Some(Ok(())),
                 Event::Failed(_, error) => self.outcome = Some(Err(error)),
                 other => panic!("unexpected {other:?}"),

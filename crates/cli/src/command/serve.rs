@@ -30,7 +30,10 @@ pub(super) fn execute(arguments: &ServeArgs) -> Exit {
 
 fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
     crate::descriptors::raise_limit();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// Threads for calls that may wait for a disk: the server makes eight at once, and each thread may still be ending the one before.
+    const CALL_THREADS: usize = 16;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(CALL_THREADS).build()?;
     runtime.block_on(async {
         let mut config = DirectoryConfig::default();
         config.access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };

@@ -251,7 +251,12 @@ impl Run<'_> {
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> Result<Copied> {
         let Item { node, frame, name, share } = item;
         // What is written in place is this run's from then on, however often it is begun again.
-        let replaces = &Cell::new(self.replaces(was));
+        let is_in_new = matches!(frame.place, Place::Remote(_)) && was.is_none() && frame.place.was_created();
+        let replaces = &Cell::new(match self.copy.overwrite {
+            // Nobody else has had a reason to put it there: on a long path a look would take a fifth of the time.
+            Overwrite::Always if is_in_new => Replaces::Anything { was_there: false },
+            _ => self.replaces(was),
+        });
         let (opened, opened_there) = (&RefCell::new(None), &Cell::new(None));
         let goal = Goal { opened: opened_there, frame, name, mode, replaces };
         match (&node.origin, &frame.place) {
@@ -410,7 +415,9 @@ impl Run<'_> {
             Err(changes_all_the_time(frame.place.show(name)))
         };
         let named: Result<bool> = named.await;
-        if named.as_ref().map_or_else(|error| !error.is_stale(), |is_named| !is_named) {
+        // What may still get its name is resumed.
+        let stays = |error: &Error| error.is_stale() || error.is_silence();
+        if named.as_ref().map_or_else(|error| !stays(error), |is_named| !is_named) {
             let _ = place.client.remove(place.handle, temporary).await;
         }
         named

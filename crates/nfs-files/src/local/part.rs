@@ -81,7 +81,7 @@ impl Mark {
 
 impl Part {
     /// Creates the file under its temporary name; or opens what an earlier run has left there, if that is the file which is `known`. Whatever
-    /// else has this name is removed; what cannot be removed keeps it, and the file gets another.
+    /// else has this name is removed; what cannot be removed, or may be in use by another user, keeps it, and the file gets another.
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it; `InvalidFilename` before anything is written if it could never get its name.
@@ -109,6 +109,7 @@ impl Part {
             match look(directory, &temporary, known)? {
                 Found::Known(file) => return Ok(of_run(file, temporary, false, true)),
                 Found::Gone => {}
+                Found::InUse => break,
                 Found::Other => {
                     if directory.remove(&temporary).is_err() {
                         break;
@@ -353,6 +354,8 @@ enum Found {
     Known(File),
     /// Something else.
     Other,
+    /// A file of somebody else's who is writing it, as far as can be told.
+    InUse,
     /// Nothing any more.
     Gone,
 }
@@ -387,12 +390,16 @@ fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<F
     let file = match fs::openat(directory.fd()?, name, OPEN, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(Found::Gone),
+        Err(Errno::ACCESS) if directory.stat(name)?.is_some_and(|stat| is_file(&stat) && !is_ours(&stat)) => {
+            return Ok(Found::InUse);
+        }
         Err(_) => return Ok(Found::Other),
     };
     let stat = fs::fstat(&file)?;
     let is_known = is_file(&stat) && known.is_some_and(|known| known.holds(Mark::of(&stat)));
     if !is_known && !is_own(&file) {
-        return Ok(Found::Other);
+        let is_in_use = is_file(&stat) && !is_ours(&stat) && lock(&file).is_err();
+        return Ok(if is_in_use { Found::InUse } else { Found::Other });
     }
     lock(&file)?;
     // Another run may have given the file its name between the two calls: then it is complete, and not ours.
@@ -409,10 +416,11 @@ fn is_file(stat: &fs::Stat) -> bool {
 
 /// Whether it is a regular file of this user's that has one name, and that nobody else may write.
 pub(super) fn is_own(file: &File) -> bool {
-    fs::fstat(file).is_ok_and(|stat| {
-        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
-        is_file(&stat) && is_ours && stat.st_mode & 0o022 == 0
-    })
+    fs::fstat(file).is_ok_and(|stat| is_file(&stat) && is_ours(&stat) && stat.st_mode & 0o022 == 0)
+}
+
+fn is_ours(stat: &fs::Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
 /// Opens and locks a file of this user's for writing, creating it if need be. What others have put there is removed.
@@ -549,6 +557,24 @@ mod tests {
         assert!(std::fs::symlink_metadata(place.path().join("a")).unwrap().is_file());
         std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
         assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644, false).is_err());
+    }
+
+    #[test]
+    fn what_another_user_is_writing_is_left_alone() {
+        assert!(rustix::process::geteuid().is_root(), "this test is two users: run it as root, as CI does");
+        for is_locked in [true, false] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join(".file.nfsw-part");
+            let theirs = File::create(&path).unwrap();
+            std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+            if is_locked {
+                lock(&theirs).unwrap();
+            }
+            let directory = Directory::open(place.path()).unwrap();
+            let part = Part::beside(&directory, b"file", 0o644, None).unwrap();
+            assert_eq!(part.path() == path, !is_locked, "{:?}", part.path());
+            assert_eq!(theirs.metadata().unwrap().nlink() == 1, is_locked, "{is_locked}");
+        }
     }
 
     #[test]
