@@ -1,7 +1,7 @@
 //! The command line: clap types only.
 
-#[cfg(mount)]
 mod access;
+#[cfg(mount)]
 mod cache;
 mod completion;
 mod connection;
