@@ -9,7 +9,7 @@ use std::{
 use nfs_wireless_client::{self as client, MountStatus, NfsStatus as Status, Procedure, Rejection};
 
 use crate::{
-    error::{Error, ErrorKind, Partial, kind_of},
+    error::{Error, ErrorKind, Partial, kind_of, without_number},
     exit::{Exit, failure},
     units,
 };
@@ -90,8 +90,7 @@ pub(crate) fn explain(error: &(dyn StdError + 'static)) -> String {
     while let Some(cause) = next {
         next = cause.source();
         let words = cause.to_string();
-        // The standard library puts the number behind the system's words.
-        let words = words.split(" (os error").next().unwrap_or_default();
+        let words = without_number(&words);
         // Some errors tell their cause themselves.
         if line.ends_with(words) {
             continue;

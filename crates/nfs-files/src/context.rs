@@ -36,7 +36,7 @@ impl dyn Events + '_ {
     /// Says that something failed, unless nothing else can succeed.
     ///
     /// # Errors
-    /// Hands the error back when the run cannot go on after it.
+    /// Returns the error itself if it ends the run.
     pub fn fail(&self, error: Error) -> Result<()> {
         if error.ends_run() { Err(error) } else { self.tell(&Event::Failed(&error)) }
     }

@@ -31,12 +31,13 @@ use std::{
 };
 
 use self::{
+    decision::MOST_DECISIONS,
     done::Done,
     frame::Frame,
     node::{FIFO, Kind, Node},
     place::Place,
     sync::Syncing,
-    transfer::{Item, MOST_DECISIONS, Version, changes_all_the_time},
+    transfer::{Item, Version, changes_all_the_time},
 };
 pub use self::{
     filter::Filter,

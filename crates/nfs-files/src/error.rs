@@ -411,10 +411,13 @@ pub fn show(path: &Path) -> String {
 /// Returns the system's words for an error, without its number.
 pub fn io_text(error: &io::Error) -> String {
     let words = error.to_string();
-    // The standard library puts the number behind the words.
-    let words = words.split(" (os error").next().unwrap_or_default();
-    let mut letters = words.chars();
+    let mut letters = without_number(&words).chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// Cuts off the number that the standard library puts behind the system's words.
+pub fn without_number(words: &str) -> &str {
+    words.split(" (os error").next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -246,7 +246,7 @@ pub struct Counts {
     pub copied: u64,
     /// Directories that copies went into.
     pub directories: u64,
-    /// Copies that went on with what an earlier run had left.
+    /// Copies that were resumed.
     pub resumed: u64,
     /// Copies that were read again and are equal to their sources.
     pub verified: u64,

@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! When the same runs again after any end, it goes on where that came to. A run that is dropped ends at once.
+//! The same options run again resume what any end has interrupted. A run that is dropped ends at once.
 
 #[doc(hidden)]
 pub mod chain;

@@ -14,8 +14,8 @@ use crate::{
     local::Adjusted,
 };
 
-/// How often what is there is looked at while it changes.
-const MOST_LOOKS: usize = 8;
+/// How often it is decided again about a name, when it stands for something else whenever a copy is to get it.
+pub(super) const MOST_DECISIONS: usize = 8;
 
 /// What the command was asked for, as far as it decides.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +167,7 @@ impl Run<'_> {
         present: Option<&Present>,
     ) -> Result<Option<Change>> {
         let mut now = present.copied();
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MOST_DECISIONS {
             let Some(there) = &now else { return Ok(Some(Change::New)) };
             if let Some(wanted) = self.wants_over(node, frame, name, there).await? {
                 return Ok(wanted);

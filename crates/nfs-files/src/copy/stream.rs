@@ -70,6 +70,13 @@ impl StreamError {
     }
 }
 
+/// Does what may wait for long on a thread of its own.
+pub(super) async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await?
+}
+
 /// What came of copying a stream to a server.
 pub(super) enum Filled {
     /// All of it is there, and this is what it was.
@@ -282,8 +289,7 @@ impl Run<'_> {
             Output::Special(path, seen) => {
                 // Opening a fifo waits for its reader.
                 let (opened, seen) = (path.clone(), *seen);
-                let opening = tokio::task::spawn_blocking(move || open_special(&opened, seen));
-                let sink = opening.await.map_err(io::Error::from).and_then(|opened| opened);
+                let sink = on_thread(move || open_special(&opened, seen)).await;
                 let sink = sink.map_err(|error| local(path, &error))?;
                 self.to_file(node, source, (sink, path), &target).await
             }
@@ -339,14 +345,9 @@ impl Run<'_> {
                 let (opened, follow) = (path.clone(), self.copy.links != Links::Never);
                 let is_file = node.kind == Kind::File;
                 // Opening a fifo waits for its writer.
-                let opening = tokio::task::spawn_blocking(move || {
-                    if is_file { opened.open(follow) } else { opened.open_stream(follow) }
-                });
-                let file = opening
-                    .await
-                    .map_err(io::Error::from)
-                    .and_then(|opened| opened)
-                    .map_err(|error| local(path, &error))?;
+                let opening =
+                    on_thread(move || if is_file { opened.open(follow) } else { opened.open_stream(follow) });
+                let file = opening.await.map_err(|error| local(path, &error))?;
                 Input::Local(tokio::fs::File::from_std(file))
             }
         };

@@ -16,6 +16,7 @@ use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 pub(super) use self::send::Watched;
 use super::{
     Links, Options, Overwrite, Run,
+    decision::MOST_DECISIONS,
     frame::Frame,
     node::{Attributes, Kind, Node, Origin, RemoteFile},
     place::{Place, Present, RemotePlace, is_refused},
@@ -33,9 +34,6 @@ use crate::{
 
 /// How often a source that changes while it is copied is begun again.
 const MAX_VERSIONS: usize = 3;
-
-/// How often it is decided again about a name, when it stands for something else whenever a copy is to get it.
-pub(super) const MOST_DECISIONS: usize = 8;
 
 /// What came of trying to copy a file.
 enum Attempt {

@@ -23,6 +23,7 @@ use crate::{
         node::{Attributes, Node},
         place::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
         resume::{Earlier, SMALL_BYTES, Sending},
+        stream::on_thread,
         version::{Looked, Sample, Since, Told, told},
     },
     error::{Error, ErrorKind, Partial, Result, ResultExt, full_server, has_no_room, local},
@@ -296,9 +297,7 @@ impl Run<'_> {
             return files::holes(file, size, sparse);
         }
         let file = file.try_clone()?;
-        tokio::task::spawn_blocking(move || files::holes(&file, size, sparse))
-            .await
-            .map_err(io::Error::other)?
+        on_thread(move || files::holes(&file, size, sparse)).await
     }
 
     /// Says how much of the `had` bytes that earlier runs sent the server has confirmed.
@@ -419,9 +418,7 @@ impl Watched {
             let looked = if attributes.size == 0 {
                 // What has no size may be something that waits for its bytes.
                 let file = file.try_clone()?;
-                tokio::task::spawn_blocking(move || Sample::look(&file, 0))
-                    .await
-                    .map_err(io::Error::other)??
+                on_thread(move || Sample::look(&file, 0)).await?
             } else {
                 Sample::look(&file, attributes.size)?
             };
