@@ -222,6 +222,9 @@ impl<S: Store> Cache<S> {
         }
         if let Some(object) = self.tree.objects.get_mut(node) {
             object.open -= 1;
+            if object.open == 0 {
+                self.tree.drop_if_empty(node);
+            }
         }
         self.tree.drop_if_unused(node);
     }

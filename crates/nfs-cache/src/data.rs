@@ -24,25 +24,47 @@ pub(crate) struct Held {
     /// When the latest open began that the server has confirmed: unproven grains that are older have to be fetched again.
     pub(crate) since: Option<Instant>,
     /// The file has changed in a way that may have kept the bytes that are held.
-    pub(crate) doubt: Option<Doubt>,
-    /// Names the version in which it was met first, if its attributes have changed since: see [`crate::Identity`].
-    pub(crate) origin: Option<u64>,
+    pub(crate) doubt: Option<Box<Doubt>>,
     /// Grains that are to be fetched again when that proves of which version they are.
     pub(crate) again: BTreeSet<u64>,
-    pub(crate) pages: Pages,
     pub(crate) fetches: BTreeMap<u64, Fetch>,
     /// The store was asked what it has kept.
     pub(crate) recalled: bool,
-    /// A front has opened it.
-    pub(crate) wanted: bool,
-    /// A front was given bytes of it.
-    pub(crate) given: bool,
-    /// How often the file had other bytes before a front was given any.
-    pub(crate) renewals: u32,
-    /// The size that a front was told before it was clear that the file has another version, if it is larger than that of this one.
-    pub(crate) shown_bytes: u64,
     /// A READ of several grains failed or brought less: each READ asks for one.
     pub(crate) one_by_one: bool,
+}
+
+/// What a front knows of a file, whether anything is held of it or not.
+#[derive(Debug, Default)]
+pub(crate) struct Front {
+    /// It has opened the file.
+    pub(crate) wanted: bool,
+    /// It was given bytes of it.
+    pub(crate) given: bool,
+    changes: Option<Box<Changes>>,
+}
+
+/// What changes of a file mean for what a front knows of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    /// How often the file had other bytes before any were given.
+    pub(crate) renewals: u32,
+    pub(crate) pages: Pages,
+    /// The size that it was told before it was clear that the file has another version, if it is larger than that of this one.
+    pub(crate) shown_bytes: u64,
+    /// Names the version in which the file was met first, if its attributes have changed since: see [`crate::Identity`].
+    pub(crate) origin: Option<u64>,
+}
+
+impl Front {
+    /// Returns what is so while nothing has changed, or what has come of changes.
+    pub(crate) fn changes(&self) -> Changes {
+        self.changes.as_deref().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn changes_mut(&mut self) -> &mut Changes {
+        self.changes.get_or_insert_default()
+    }
 }
 
 /// A change after which it is looked at what is held: one grain is fetched again and compared.
@@ -77,15 +99,9 @@ pub(crate) static NOTHING: Held = Held {
     unproven: BTreeMap::new(),
     since: None,
     doubt: None,
-    origin: None,
     again: BTreeSet::new(),
-    pages: Pages::Good,
     fetches: BTreeMap::new(),
     recalled: false,
-    wanted: false,
-    given: false,
-    renewals: 0,
-    shown_bytes: 0,
     one_by_one: false,
 };
 
@@ -93,6 +109,11 @@ impl Held {
     /// Whether a grain is missing, or a part of it since the file has grown.
     pub(crate) fn lacks(&self, grain: u64, size: u64) -> bool {
         self.present.get(&grain).is_none_or(|&length| u64::from(length) < grain_length(size, grain))
+    }
+
+    /// Whether nothing is held nor being fetched.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.present.is_empty() && self.fetches.is_empty() && self.doubt.is_none()
     }
 
     /// Returns how many bytes are held, while there is a doubt, of the version before it.

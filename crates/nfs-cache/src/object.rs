@@ -10,7 +10,7 @@ use nfs_proto::attr::{FileType, Metadata};
 use nfs_wire::FileHandle;
 
 use crate::{
-    data::{Held, NOTHING},
+    data::{Front, Held, NOTHING},
     directory::{Directory, Edge, Name},
     handle::{SharedHandle, hash},
     ids::{CallId, NodeId},
@@ -71,6 +71,7 @@ pub(crate) struct Object {
     pub(crate) pinned: bool,
     /// It stays, and what lies in it does not for that.
     pub(crate) hoarded: bool,
+    pub(crate) front: Front,
     /// The name that a front knows it by, or else the one that it was found by last.
     pub(crate) entry: Option<Entry>,
     pub(crate) kind: Kind,
@@ -85,11 +86,11 @@ pub(crate) struct Entry {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// Nothing where nothing is held of it, and nothing was asked for.
+    /// Nothing where nothing is held of it, nor being fetched.
     File(Option<Box<Held>>),
     Directory(Box<Directory>),
     /// The link's target and the call that brought it.
-    Link(Option<(Bytes, CallId)>),
+    Link(Option<Box<(Bytes, CallId)>>),
     Other,
 }
 
@@ -113,6 +114,7 @@ impl Object {
             used: 0,
             pinned: false,
             hoarded: false,
+            front: Front::default(),
             entry: None,
             kind,
         }
@@ -147,6 +149,11 @@ impl Object {
 
     pub(crate) fn held_mut(&mut self) -> Option<&mut Held> {
         if let Kind::File(held) = &mut self.kind { Some(held.get_or_insert_default()) } else { None }
+    }
+
+    /// Returns what is held of a file, or being fetched, if anything is.
+    pub(crate) fn held_if_any(&mut self) -> Option<&mut Held> {
+        if let Kind::File(held) = &mut self.kind { held.as_deref_mut() } else { None }
     }
 
     /// Whether nobody outside would miss it.

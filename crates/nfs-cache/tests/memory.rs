@@ -1,13 +1,19 @@
-//! How much memory a cache of 100,000 objects takes. The allocator counts: nothing else runs in this program.
+//! How much memory a cache takes. The allocator counts: one test runs at a time in this program.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement")]
 #![expect(clippy::disallowed_methods, reason = "an arbitrary epoch of virtual time")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    cell::RefCell,
+    collections::BTreeMap,
     fs,
     path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
+    rc::Rc,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -21,10 +27,11 @@ use nfs_wire::{
     FileHandle, Procedure, Reader, call, encode,
     nfs3_types::{
         nfs3::{
-            GETATTR3args, GETATTR3resok, LOOKUP3args, LOOKUP3resok, Nfs3Option, READDIRPLUS3args,
-            READDIRPLUS3resok, cookieverf3, dirlistplus3, entryplus3, fattr3, ftype3, nfstime3, specdata3,
+            GETATTR3args, GETATTR3resok, LOOKUP3args, LOOKUP3resok, Nfs3Option, READ3args, READ3resok,
+            READDIRPLUS3args, READDIRPLUS3resok, cookieverf3, dirlistplus3, entryplus3, fattr3, ftype3,
+            nfstime3, specdata3,
         },
-        xdr_codec::{List, Pack},
+        xdr_codec::{List, Opaque, Pack},
     },
 };
 
@@ -33,6 +40,9 @@ struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 // SAFETY: the system's allocator does it all.
 unsafe impl GlobalAlloc for Counting {
@@ -157,6 +167,17 @@ impl Server {
                     reply: dirlistplus3 { entries: List(entries.collect()), eof },
                 })
             }
+            Procedure::Read => {
+                let READ3args { file, offset, count } = call::decode(arguments).expect("arguments");
+                let file = Self::attributes(Self::number(&file.data));
+                let data = vec![1; (file.size - offset).min(count.into()) as usize];
+                packed(&READ3resok {
+                    file_attributes: Nfs3Option::Some(file),
+                    count: data.len() as u32,
+                    eof: true,
+                    data: Opaque::borrowed(&data),
+                })
+            }
             other => panic!("the cache calls {other}"),
         }
     }
@@ -203,32 +224,29 @@ impl Store for Files {
     }
 }
 
-struct World {
+struct World<S> {
     now: Instant,
     server: Server,
-    cache: Cache<Files>,
+    cache: Cache<S>,
 }
 
-impl World {
-    fn new(directories: Vec<u64>, store: Files) -> Self {
+impl<S: Store> World<S> {
+    fn new(directories: Vec<u64>, store: S, config: CacheConfig) -> Self {
         let now = Instant::now() + Duration::from_secs(60);
         let root = Metadata::from(&Server::attributes(ROOT));
-        let cache = Cache::new(CacheConfig::default(), now, Server::handle(ROOT), root, store);
+        let cache = Cache::new(config, now, Server::handle(ROOT), root, store);
         Self { now, server: Server { directories }, cache }
     }
 
     /// Begins with what was kept, without a server.
-    fn disconnected(store: Files) -> Self {
+    fn disconnected(store: S) -> Self {
         let (now, root) = (Instant::now(), Server::handle(ROOT));
         let since_1970 = Duration::from_secs(1_700_000_000);
         let cache = Cache::disconnected(CacheConfig::default(), now, since_1970, root, store);
         Self { now, server: Server { directories: Vec::new() }, cache: cache.expect("the root was kept") }
     }
 
-    fn run(
-        &mut self,
-        begin: impl FnOnce(&mut Cache<Files>, Instant) -> OperationId,
-    ) -> Result<Answer, Failure> {
+    fn run(&mut self, begin: impl FnOnce(&mut Cache<S>, Instant) -> OperationId) -> Result<Answer, Failure> {
         let begun = begin(&mut self.cache, self.now);
         for _ in 0..1000 {
             while let Some(event) = self.cache.poll_event() {
@@ -287,7 +305,7 @@ fn measure(directories: Vec<u64>, store: Files) -> (usize, usize) {
     let objects = 1 + directories.len() + directories.iter().sum::<u64>() as usize;
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
-    let mut world = World::new(directories, store.clone());
+    let mut world = World::new(directories, store.clone(), CacheConfig::default());
     let all = world.list_all();
     world.cache.keep_all();
     let (held, peak) = (HELD.load(Ordering::Relaxed) - before, PEAK.load(Ordering::Relaxed) - before);
@@ -324,6 +342,7 @@ fn measure(directories: Vec<u64>, store: Files) -> (usize, usize) {
 
 #[test]
 fn a_hundred_thousand_objects_take_at_most_64_mib() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for directories in [vec![1000; 100], [vec![900; 100], vec![10_000]].concat(), vec![100_000]] {
         let place = tempfile::tempdir().unwrap();
         for store in [None, Some(place.path().to_owned())] {
@@ -332,4 +351,76 @@ fn a_hundred_thousand_objects_take_at_most_64_mib() {
             assert!(peak <= LIMIT, "{peak} bytes at the peak");
         }
     }
+}
+
+/// Keeps grains by node in memory, as a store on disk keeps them in files.
+#[derive(Clone, Default)]
+struct Nodes(Rc<RefCell<BTreeMap<NodeId, BTreeMap<u64, Bytes>>>>);
+
+impl Store for Nodes {
+    fn put(&mut self, node: NodeId, grain: u64, data: &Bytes) -> Result<(), StoreFull> {
+        let mut nodes = self.0.borrow_mut();
+        // The cache has said what the node is.
+        let grains = nodes.get_mut(&node).ok_or(StoreFull)?;
+        grains.insert(grain, Bytes::copy_from_slice(data));
+        Ok(())
+    }
+
+    fn get(&mut self, node: NodeId, grain: u64) -> Option<Bytes> {
+        self.0.borrow().get(&node)?.get(&grain).cloned()
+    }
+
+    fn remove(&mut self, node: NodeId, grain: u64) {
+        self.0.borrow_mut().get_mut(&node).expect("a node that was recalled").remove(&grain);
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    fn recall(&mut self, node: NodeId, _: &[u8]) -> Option<Bytes> {
+        self.0.borrow_mut().entry(node).or_default();
+        None
+    }
+
+    fn release(&mut self, node: NodeId, _: &[u8], _: bool) {
+        self.0.borrow_mut().remove(&node);
+    }
+}
+
+/// Files that were read, and of which nothing is held any more, take as much as those that were never read.
+#[test]
+fn what_was_read_and_dropped_takes_no_memory() {
+    const FILES: u64 = 20_000;
+    const FILE_BYTES: u64 = 4000;
+    const HELD_FILES: u64 = 100;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = Nodes::default();
+    let mut config = CacheConfig::default();
+    config.size_bytes = FILE_BYTES * HELD_FILES;
+    let mut world = World::new(vec![1000; (FILES / 1000) as usize], store.clone(), config);
+    let directories = world.list_all();
+    world.now += Duration::from_secs(120);
+    world.look_up_all(&directories);
+    world.cache.keep_all();
+    let before = HELD.load(Ordering::Relaxed);
+    for (directory, _) in directories {
+        for file in world.list(directory) {
+            let Ok(Answer::Opened { open, .. }) = world.run(|cache, now| cache.open(now, file)) else {
+                panic!("not opened")
+            };
+            let read = world.run(|cache, now| cache.read(now, open, 0, FILE_BYTES as u32));
+            assert!(matches!(read, Ok(Answer::Data(_))), "{read:?}");
+            world.cache.release(open);
+        }
+    }
+    world.cache.keep_all();
+    let (held, data) = (HELD.load(Ordering::Relaxed) - before, world.cache.stats().held_bytes as usize);
+    let nodes = store.0.borrow().len() as u64 - 1 - FILES / 1000;
+    println!(
+        "{nodes} files in the store; {} bytes for each file that was read",
+        (held - data) as u64 / FILES
+    );
+    assert!(nodes <= HELD_FILES, "{nodes} files in the store");
+    assert!((held - data) as u64 <= FILES * 100, "{held} bytes, {data} of them data");
 }

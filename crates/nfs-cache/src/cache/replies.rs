@@ -408,9 +408,9 @@ impl<S: Store> Cache<S> {
         }
         if let Some(node) = self.tree.objects.node(&handle)
             && let Some(Kind::Link(known)) = self.tree.objects.get_mut(node).map(|object| &mut object.kind)
-            && known.as_ref().is_none_or(|(_, call)| *call < id)
+            && known.as_ref().is_none_or(|known| known.1 < id)
         {
-            *known = Some((target, id));
+            *known = Some(Box::new((target, id)));
             self.tree.told(node, true);
         }
         Ok(Taken::Done)

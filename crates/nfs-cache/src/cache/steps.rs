@@ -276,10 +276,10 @@ impl<S: Store> Cache<S> {
             return Some(Err(Failure::Stale));
         }
         let is_confirmed = self.is_confirmed(id, object);
-        if let Some((target, _)) = target
+        if let Some(known) = target
             && (is_confirmed || self.takes_stale(id))
         {
-            let target = target.clone();
+            let target = known.0.clone();
             self.count_stale(!is_confirmed);
             self.tree.objects.touch(node);
             return Some(Ok(Answer::Target(target)));
@@ -371,10 +371,8 @@ impl<S: Store> Cache<S> {
             self.tree.objects.touch(node);
             if let Some(object) = self.tree.objects.get_mut(node) {
                 object.open += 1;
-                if let Some(held) = object.held_mut() {
-                    held.wanted = true;
-                    held.given &= !is_begun_again;
-                }
+                object.front.wanted = true;
+                object.front.given &= !is_begun_again;
             }
             self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
             return Some(Ok(Answer::Opened { open, keep_cache }));
@@ -411,7 +409,7 @@ impl<S: Store> Cache<S> {
         let size = object.known.metadata.size;
         let end = offset.saturating_add(count.into());
         // Where a front believes that there is more it would take what it is given for the end, or for the beginning of a hole.
-        if size < end.min(held.shown_bytes) {
+        if size < end.min(object.front.changes().shown_bytes) {
             return Some(Err(Failure::Stale));
         }
         let end = end.min(size);
@@ -460,8 +458,8 @@ impl<S: Store> Cache<S> {
         if !is_complete {
             return None;
         }
-        if let Some(held) = self.tree.objects.get_mut(node).and_then(Object::held_mut) {
-            held.given = true;
+        if let Some(object) = self.tree.objects.get_mut(node) {
+            object.front.given = true;
         }
         Some(Ok(Answer::Data(pieces)))
     }

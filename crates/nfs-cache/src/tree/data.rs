@@ -38,7 +38,7 @@ impl<S: Store> Tree<S> {
             })
             .map(|(&grain, _)| grain)
             .collect();
-        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_if_any) else { return };
         held.since = held.since.max(Some(begun));
         for grain in fetches {
             held.fetches.remove(&grain);
@@ -48,22 +48,26 @@ impl<S: Store> Tree<S> {
 
     /// Whether a front that opens a file may keep what it has read of it.
     pub(crate) fn takes_pages(&mut self, node: NodeId, open: OpenId) -> bool {
-        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return true };
-        let takes = held.pages == Pages::Good;
-        held.pages = match held.pages {
+        let Some(object) = self.objects.get_mut(node) else { return true };
+        let is_unproven = object.held().is_some_and(|held| !held.unproven.is_empty());
+        let pages = object.front.changes().pages;
+        let then = match pages {
             // Whatever is read through this open may be older than what the next one is to have.
-            _ if !held.unproven.is_empty() => Pages::Doubtful,
+            _ if is_unproven => Pages::Doubtful,
             Pages::Doubtful => Pages::Dropping(open),
             other => other,
         };
-        takes
+        if then != pages {
+            object.front.changes_mut().pages = then;
+        }
+        pages == Pages::Good
     }
 
     /// Records that a front uses an open file: what it was told with it, it has done.
     pub(crate) fn was_used(&mut self, open: OpenId, node: NodeId) {
-        let held = self.objects.get_mut(node).and_then(Object::held_mut);
-        if let Some(held) = held.filter(|held| held.pages == Pages::Dropping(open)) {
-            held.pages = Pages::Good;
+        let Some(object) = self.objects.get_mut(node) else { return };
+        if object.front.changes().pages == Pages::Dropping(open) {
+            object.front.changes_mut().pages = Pages::Good;
         }
     }
 
@@ -73,15 +77,17 @@ impl<S: Store> Tree<S> {
         self.recall_data(node);
         let before = self.present_bytes(node, grain);
         self.make_room(length.saturating_sub(before));
+        self.recall_data(node);
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.freshness.proves(begun, object.known.metadata.ctime);
         let has_room =
             self.total_bytes() + length - self.present_bytes(node, grain) <= self.config.size_bytes;
         let is_held = has_room && self.store.put(node, grain, &data).is_ok();
-        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
+        let Some(object) = self.objects.get_mut(node) else { return };
         if !is_proven {
-            held.pages = Pages::Doubtful;
+            object.front.changes_mut().pages = Pages::Doubtful;
         }
+        let Some(held) = object.held_mut() else { return };
         if is_held {
             self.held_bytes += length;
             self.held_bytes -= u64::from(held.present.insert(grain, data.len() as u32).unwrap_or(0));
@@ -135,7 +141,7 @@ impl<S: Store> Tree<S> {
                 let has_data = object.held().is_some_and(|held| !held.present.is_empty());
                 has_data && object.open == 0 && !self.is_pinned(**node)
             })
-            .map(|(&node, object)| (object.held().is_some_and(|held| held.wanted), object.used, node))
+            .map(|(&node, object)| (object.front.wanted, object.used, node))
             .collect();
         // What was fetched before anybody asked, and nobody has asked since, goes first.
         candidates.sort_unstable();
@@ -187,16 +193,26 @@ impl<S: Store> Tree<S> {
         for grain in grains {
             self.drop_grain(node, grain);
         }
-        if let Some(Kind::File(Some(held))) = self.objects.get_mut(node).map(|object| &mut object.kind) {
+        if let Some(held) = self.objects.get_mut(node).and_then(Object::held_if_any) {
             held.fetches.clear();
             held.again.clear();
         }
         self.loose.retain(|(of, ..)| *of != node);
+        self.drop_if_empty(node);
+    }
+
+    /// Of a file of which nothing is held only name and attributes take memory.
+    pub(crate) fn drop_if_empty(&mut self, node: NodeId) {
+        let Some(object) = self.objects.get_mut(node) else { return };
+        let Kind::File(file) = &mut object.kind else { return };
+        if file.take_if(|held| held.is_empty()).is_some_and(|held| held.recalled) {
+            self.store.release(node, &record::key(&object.handle(), &object.known.metadata), false);
+            self.unkept.remove(node);
+        }
     }
 
     pub(super) fn drop_grain(&mut self, node: NodeId, grain: u64) {
-        let Some(object) = self.objects.get_mut(node) else { return };
-        let Some(held) = object.held_mut() else { return };
+        let Some(held) = self.objects.get_mut(node).and_then(Object::held_if_any) else { return };
         held.unproven.remove(&grain);
         if let Some(length) = held.present.remove(&grain) {
             self.held_bytes -= u64::from(length);
@@ -216,8 +232,9 @@ impl<S: Store> Tree<S> {
     ) -> Option<Bytes> {
         let object = self.objects.get_mut(node)?;
         let length = grain_length(object.known.metadata.size, grain);
-        let held = object.held_mut()?;
-        if held.present.contains_key(&grain) {
+        if let Some(held) = object.held_if_any()
+            && held.present.contains_key(&grain)
+        {
             let unproven = held.unproven.get(&grain).copied();
             if unproven.is_some() && unproven < since {
                 return self.loose(node, grain, enough.min(length));

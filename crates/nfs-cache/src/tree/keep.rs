@@ -52,7 +52,7 @@ impl Unkept {
         self.order.insert((at, node));
     }
 
-    fn remove(&mut self, node: NodeId) -> bool {
+    pub(super) fn remove(&mut self, node: NodeId) -> bool {
         let Some(due) = self.due.remove(&node) else { return false };
         self.order.remove(&(due, node))
     }
@@ -136,7 +136,7 @@ impl<S: Store> Tree<S> {
             let child = |handle: &SharedHandle| {
                 let (_, child) = self.objects.at(&handle.get())?;
                 let link = match &child.kind {
-                    Kind::Link(Some((target, _))) => Some(target.to_vec()),
+                    Kind::Link(Some(known)) => Some(known.0.to_vec()),
                     _ => None,
                 };
                 let metadata = child.known.metadata;
@@ -263,7 +263,7 @@ impl<S: Store> Tree<S> {
         if doubted || !object.known.metadata.is_same_version(&metadata) {
             object.changed_by = object.changed_by.max(CallId::FIRST);
         } else if let (Kind::Link(target @ None), Some(link)) = (&mut object.kind, link) {
-            *target = Some((Bytes::from(link), CallId::KEPT));
+            *target = Some(Box::new((Bytes::from(link), CallId::KEPT)));
         }
         if node != NodeId::ROOT {
             object.entry.get_or_insert(entry);
@@ -291,7 +291,11 @@ impl<S: Store> Tree<S> {
         // Before any open of this cache.
         let started = self.freshness.started();
         let before = started.checked_sub(Duration::from_nanos(1)).unwrap_or(started);
-        let Some(held) = self.objects.get_mut(node).and_then(Object::held_mut) else { return };
+        let Some(object) = self.objects.get_mut(node) else { return };
+        if kept.runs.iter().any(|(.., proven)| !proven) {
+            object.front.changes_mut().pages = Pages::Doubtful;
+        }
+        let Some(held) = object.held_mut() else { return };
         for (start, end, proven) in kept.runs {
             let end = end.min(start.saturating_add(left));
             left -= end - start;
@@ -301,7 +305,6 @@ impl<S: Store> Tree<S> {
                 self.held_bytes -= u64::from(held.present.insert(grain, length).unwrap_or(0));
                 if !proven {
                     held.unproven.insert(grain, before);
-                    held.pages = Pages::Doubtful;
                 }
             }
         }

@@ -135,6 +135,5 @@ impl<S: Store> Tree<S> {
 
 /// Names the version of an object in which it was met first.
 fn origin(object: &Object) -> u64 {
-    let origin = object.held().and_then(|held| held.origin);
-    origin.unwrap_or_else(|| record::version(&object.known.metadata))
+    object.front.changes().origin.unwrap_or_else(|| record::version(&object.known.metadata))
 }

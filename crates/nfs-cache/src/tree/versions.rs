@@ -7,7 +7,7 @@ use nfs_wire::FileHandle;
 
 use super::Tree;
 use crate::{
-    data::{Doubt, Held, Pages, grain_length},
+    data::{Doubt, Pages, grain_length},
     directory::Target,
     ids::{CallId, NodeId},
     object::{Kind, Known, Object},
@@ -87,11 +87,13 @@ impl<S: Store> Tree<S> {
     /// front has some, or this goes on and on, or it is shorter: a node never is, for a front may believe in the bytes that it had.
     fn renew(&mut self, node: NodeId, size: u64) -> bool {
         let most = self.config.fruitless_calls;
-        let object = self.objects.get_mut(node).filter(|object| object.known.metadata.size <= size);
-        let held = object.and_then(Object::held_mut);
-        let may_be = |held: &&mut Held| !held.given && held.doubt.is_none() && held.renewals < most;
-        let Some(held) = held.filter(may_be) else { return false };
-        held.renewals += 1;
+        let may_be = |object: &&mut Object| {
+            let is_settled = object.held().is_some_and(|held| held.doubt.is_none());
+            let is_early = !object.front.given && object.front.changes().renewals < most;
+            is_settled && is_early && object.known.metadata.size <= size
+        };
+        let Some(object) = self.objects.get_mut(node).filter(may_be) else { return false };
+        object.front.changes_mut().renewals += 1;
         self.retire(node);
         self.drop_data(node);
         self.altered(node);
@@ -119,7 +121,11 @@ impl<S: Store> Tree<S> {
         self.recall_data(node);
         self.loose.retain(|(of, ..)| *of != node);
         let Some(object) = self.objects.get_mut(node) else { return false };
-        let is_open = object.open > 0;
+        let is_read = object.front.given && object.open > 0;
+        if object.front.given || object.front.wanted {
+            object.front.changes_mut().pages = Pages::Doubtful;
+        }
+        object.front.changes_mut().origin.get_or_insert_with(|| record::version(&before.metadata));
         let Some(held) = object.held_mut() else { return false };
         let has_grown = change == Change::Growth;
         for (&grain, fetch) in &mut held.fetches {
@@ -128,12 +134,9 @@ impl<S: Store> Tree<S> {
         if held.fetches.values().any(|fetch| fetch.restarts > self.config.fruitless_calls) {
             return false;
         }
-        if held.given || held.wanted {
-            held.pages = Pages::Doubtful;
-        }
-        held.origin.get_or_insert_with(|| record::version(&before.metadata));
         if held.present.is_empty() {
-            return !(held.given && is_open);
+            self.drop_if_empty(node);
+            return !is_read;
         }
         let old = held.present.keys().map(|&grain| (grain, !held.unproven.contains_key(&grain)));
         let old = old.collect::<BTreeMap<u64, bool>>();
@@ -143,7 +146,7 @@ impl<S: Store> Tree<S> {
         }
         match &mut held.doubt {
             Some(doubt) => doubt.has_grown |= has_grown,
-            None => held.doubt = Some(Doubt { before: before.metadata, old, has_grown }),
+            None => held.doubt = Some(Box::new(Doubt { before: before.metadata, old, has_grown })),
         }
         true
     }
@@ -186,12 +189,13 @@ impl<S: Store> Tree<S> {
         let (pinned, hoarded, entry) = (object.pinned, object.hoarded, object.entry.clone());
         let shown_bytes = object.known.metadata.size;
         // It stays what it was before it was in doubt.
-        if let Some(held) = object.held_mut()
+        if let Some(held) = object.held_if_any()
             && let Some(doubt) = held.doubt.take()
         {
             let later = held.present.keys().filter(|grain| !doubt.old.contains_key(grain));
             let later: Vec<u64> = later.copied().collect();
-            held.shown_bytes = held.shown_bytes.max(shown_bytes);
+            let shown = &mut object.front.changes_mut().shown_bytes;
+            *shown = shown_bytes.max(*shown);
             object.known.metadata = doubt.before;
             later.into_iter().for_each(|grain| self.drop_grain(node, grain));
             self.rename_kept(node);
