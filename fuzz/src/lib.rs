@@ -15,6 +15,7 @@ use linkemu::{ChannelReport, ChannelTrace, HeaderCodec, Link, LinkConfig, RateTr
 use nfs_cache::{
     Answer, Cache, CacheConfig, Event, Failure, NodeId, OperationId, Outcome, Record, Store, StoreFull,
 };
+use nfs_files::fuzzing::Body;
 use nfs_proto::{
     config::SessionOptions,
     session::{Incoming, Session, SessionConfig, Transfer},
@@ -31,7 +32,6 @@ use nfs_wire::{
     rpc::{CallError, CallHeader, Program, ReplyHeader, Xid, encode_call_header, set_xid},
 };
 use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
-use nfsw::fuzzing::Body;
 use testbed::Room;
 
 /// The targets of this file with their names, which are also those of their corpora.
@@ -52,7 +52,8 @@ const TARGETS: [(&str, Body); 12] = [
 
 /// Returns all targets.
 pub fn targets() -> impl Iterator<Item = (&'static str, Body)> {
-    TARGETS.into_iter().chain(nfsw::fuzzing::TARGETS.iter().copied())
+    let of_crates = [nfs_files::fuzzing::TARGETS, nfs_mount::fuzzing::TARGETS, nfsw::fuzzing::TARGETS];
+    TARGETS.into_iter().chain(of_crates.into_iter().flatten().copied())
 }
 
 /// Runs the body of a target.
@@ -451,7 +452,7 @@ fn link(data: &[u8]) {
 /// What an earlier run has remembered of servers and of the paths to them; a session that starts from it works.
 fn known(data: &[u8]) {
     const BYTES: u64 = 100_000;
-    let Some(prior) = nfsw::fuzzing::remembered(data) else { return };
+    let Some(prior) = nfs_files::fuzzing::remembered(data) else { return };
     let options = SessionOptions { prior: Some(prior), ..SessionOptions::default() };
     let mut now = epoch();
     let mut config = SessionConfig::new(&options, address(), Protocol::Udp, 1 << 20);

@@ -12,16 +12,10 @@ mod config;
 mod exit;
 pub mod fuzzing;
 mod habits;
-#[cfg(mount)]
-mod held;
 mod link_options;
 mod links;
 mod log;
 mod mode;
-#[cfg(mount)]
-mod mount;
-#[cfg(linux)]
-mod mounts;
 mod outcome;
 mod process;
 mod progress;
@@ -46,7 +40,7 @@ use std::{
 use clap::CommandFactory;
 use exit::Exit;
 use nfs_files::{
-    chain, copy, descriptors, error, event, journal, known, local, name, paths, pattern, remote, servers, url,
+    chain, copy, descriptors, error, event, known, local, name, paths, pattern, remote, servers, url,
 };
 use outcome::Outcome;
 use summary::Summary;

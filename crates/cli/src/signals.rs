@@ -120,3 +120,12 @@ pub(crate) fn again() -> String {
     }
     format!("run again: {command}")
 }
+
+/// Whether this process was started to go on when its terminal is closed, as by nohup(1) (proc_pid_status(5), Linux).
+#[cfg(mount)]
+pub(crate) fn ignores_hangup() -> bool {
+    const HANGUP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & HANGUP != 0)
+}

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use nfs_files::local::mounts::OfPrograms;
 use rustix::process::{
     Pid, Signal, getppid, kill_process, set_parent_process_death_signal as end_with_parent,
 };
@@ -17,7 +18,6 @@ use tokio::sync::oneshot;
 use crate::{
     args,
     exit::Exit,
-    mounts::OfPrograms,
     signals::{again, interrupted},
     url::Target,
 };

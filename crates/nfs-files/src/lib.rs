@@ -38,6 +38,8 @@ pub mod error;
 pub mod escape;
 pub mod event;
 #[doc(hidden)]
+pub mod fuzzing;
+#[doc(hidden)]
 pub mod journal;
 #[doc(hidden)]
 pub mod known;

@@ -2,6 +2,8 @@
 
 mod holes;
 mod marked;
+#[cfg(linux)]
+pub mod mounts;
 mod names;
 mod opened;
 mod output;

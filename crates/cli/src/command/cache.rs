@@ -6,13 +6,13 @@ use std::{
 };
 
 use jiff::Timestamp;
+use nfs_mount::store::{Home, Root, is_below};
 use serde_json::{Value, json};
 
 use crate::{
     args::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace, OutputArgs},
     error::{io_text, local, show},
     exit::{Exit, Failure},
-    held::{Home, Root, is_below},
     report::{Reporter, event},
     summary::Summary,
     text::{escape, exact_time},

@@ -1,12 +1,13 @@
 //! `nfsw mount` and `nfsw umount`.
 
-mod begin;
+mod background;
+mod line;
+mod socket;
 mod status;
 mod via_nfs;
 
 use std::{
     convert::Infallible,
-    ffi::OsString,
     future::pending,
     io,
     os::unix::ffi::OsStrExt,
@@ -16,34 +17,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_cache::Cache;
+use nfs_files::Context;
+use nfs_mount::{
+    Event, Mount, NoDisk, Options, Patterns, Snapshot, fuse,
+    point::{MountPoint, unmount, unmount_unused},
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::spawn_blocking,
     time::sleep,
 };
 
-use self::status::Identity;
-
-use nfs_files::Context;
-
+use self::{
+    background::{Ready, Started},
+    socket::Teller,
+    status::Identity,
+};
 use crate::{
+    advice::explain,
     args::{MountArgs, OutputArgs, UmountArgs, Via},
     color::Color,
     error::{io_text, show},
     exit::{Exit, Failure},
-    held::Holder,
     links,
-    mount::{
-        Front, MountPoint, Mounted, Notice, Patterns, SOURCE, Session, Snapshot, Thumbnails, View,
-        background::{self, Ready, Started},
-        carry, device, ignores_hangup, line,
-        status::Teller,
-        unmount, unmount_unused,
-    },
     progress::{Line, Progress},
     report::{Reporter, event},
-    signals::interrupted,
+    signals::{ignores_hangup, interrupted},
     summary::Summary,
     text::{cut, escape},
     units,
@@ -121,7 +120,7 @@ fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<O
 pub(super) fn execute_umount(arguments: &UmountArgs) -> Exit {
     let reporter = Reporter::new(&output(arguments.json), Instant::now()).that_changes(false);
     let directory = &arguments.directory;
-    let result = unmount(directory).and_then(|in_use| {
+    let result = unmount(directory).map_err(anyhow::Error::from).and_then(|in_use| {
         if in_use {
             let shown = show(directory);
             reporter.note(format!(
@@ -142,69 +141,80 @@ fn unmounted(directory: &Path, in_use: bool) -> serde_json::Value {
 
 fn run(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(async {
-        let end = asked_to_end();
-        tokio::pin!(end);
-        let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
-        let point = MountPoint::prepare(arguments.directory())?;
-        if point.was_dead {
-            reporter.note(format!("{}: removed a dead mount", show(&point.path)));
-        }
-        let begun = tokio::select! {
-            begun = begin::begin(arguments, context, reporter) => begun?,
-            () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
-        };
-        let (target, seeker) = (arguments.target(), begun.seeker());
-        let (view, session, mounted) = mount(target, begun.cache, begun.place.as_deref(), &point.path)?;
-        let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
-        reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
-        let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path, reporter));
-        let state = || identity.state(&view.snapshot(), Instant::now());
-        reporter.event(&state())?;
-        if arguments.in_background {
-            background::settle()?;
-        } else if let Some(progress) = Progress::on_terminal(None, Color::Auto).filter(|_| !arguments.quiet) {
-            reporter.show_progress(progress);
-        }
-        if arguments.prefetch {
-            view.make_thumbnails(Thumbnails::start(&point.path));
-        }
-        if !arguments.hoard.is_empty() {
-            view.hoard(Box::new(hoard));
-        }
-        let tell = || {
-            view.take_notices().into_iter().for_each(|notice| {
-                tell(reporter, target, notice);
-                let _ = reporter.event(&state());
-            });
-        };
-        let changed = || {
-            context.servers.link_event();
-            view.path_changed();
-        };
-        tokio::select! {
-            biased;
-            () = &mut end => {}
-            () = session.ended() => {}
-            never = carry(&view, &begun.server, tell) => match never {},
-            never = seeker.seek(arguments, context, reporter, &view) => match never {},
-            never = begin::follow_pins(&view, begun.place) => match never {},
-            never = links::watch(changed) => match never {},
-            never = tell_state(teller.as_ref(), &view, &identity) => match never {},
-            never = show_state(reporter, &view) => match never {},
-            longest = unused(&view, || Some(point.path.clone()), || mounted.is_there(), arguments.idle) => {
-                let time = units::whole_seconds(longest);
-                reporter.note(format!("{} has not been used for {time}", show(&point.path)));
-            }
-        }
-        drop(mounted);
-        view.keep_all();
-        reporter.note(format!("{} is unmounted", show(&point.path)));
-        reporter.event(&unmounted(&point.path, false))?;
-        Ok(())
-    });
+    let result = runtime.block_on(show_until_end(arguments, context, reporter));
     runtime.shutdown_background();
     result
+}
+
+async fn show_until_end(
+    arguments: &MountArgs,
+    context: Context<'_>,
+    reporter: &Reporter,
+) -> anyhow::Result<()> {
+    let end = asked_to_end();
+    tokio::pin!(end);
+    let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
+    let point = MountPoint::prepare(arguments.directory())?;
+    if point.was_dead {
+        reporter.note(format!("{}: removed a dead mount", show(&point.path)));
+    }
+    let target = arguments.target();
+    let mount = tokio::select! {
+        mount = begin(arguments, context, reporter) => mount?,
+        () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
+    };
+    let mounted = fuse::mount(&mount, &point)?;
+    let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
+    reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(&point.path)));
+    let (identity, teller) = (Identity::new(target, &point.path), teller(&point.path, reporter));
+    let state = || identity.state(&mount.snapshot(), Instant::now());
+    reporter.event(&state())?;
+    if arguments.in_background {
+        background::settle()?;
+    } else if let Some(progress) = Progress::on_terminal(None, Color::Auto).filter(|_| !arguments.quiet) {
+        reporter.show_progress(progress);
+    }
+    if !arguments.hoard.is_empty() {
+        mount.hoard(hoard);
+    }
+    let tell = |event| {
+        reporter.note(words(target, event));
+        let _ = reporter.event(&state());
+    };
+    let changed = || {
+        context.servers.link_event();
+        mount.path_changed();
+    };
+    tokio::select! {
+        biased;
+        () = &mut end => {}
+        () = mounted.ended() => {}
+        never = mount.drive(context, &tell) => match never {},
+        never = links::watch(changed) => match never {},
+        never = tell_state(teller.as_ref(), &mount, &identity) => match never {},
+        never = show_state(reporter, &mount) => match never {},
+        longest = unused(&mount, || Some(point.path.clone()), || mounted.is_there(), arguments.idle) => {
+            let time = units::whole_seconds(longest);
+            reporter.note(format!("{} has not been used for {time}", show(&point.path)));
+        }
+    }
+    drop(mounted);
+    drop(mount);
+    reporter.note(format!("{} is unmounted", show(&point.path)));
+    reporter.event(&unmounted(&point.path, false))?;
+    Ok(())
+}
+
+/// Finds what is to be mounted.
+async fn begin(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<Mount> {
+    let target = arguments.target();
+    let mut options = Options::new(target.clone());
+    options.cache.clone_from(&arguments.cache);
+    (options.cache_bytes, options.wait) = (arguments.cache_size, arguments.wait);
+    (options.offline, options.prefetch) = (arguments.offline, arguments.prefetch);
+    // An NFS client mounts it where we do not know.
+    options.thumbnails = arguments.via == Via::Fuse;
+    Ok(Mount::begin(options, context, &|event| reporter.note(words(target, event))).await?)
 }
 
 /// Returns when the user or the system asks the mount to end, or its terminal is closed; signals count from this call on.
@@ -226,33 +236,6 @@ fn asked_to_end() -> impl Future<Output = ()> {
     }
 }
 
-/// Puts it into the file tree.
-fn mount(
-    target: &Remote,
-    cache: Cache<Holder>,
-    place: Option<&Path>,
-    point: &Path,
-) -> anyhow::Result<(Arc<View>, Session, Mounted)> {
-    let view = Arc::new(View::new(cache, place));
-    let front = Front(Arc::clone(&view));
-    let source = OsString::from(format!("{SOURCE}{target}"));
-    let begin = || {
-        let device = device::mount(&source, point)?;
-        let mounted = Mounted::new(point);
-        Ok((Session::start(device, move |request, answer| front.take(&request, answer))?, mounted))
-    };
-    let (session, mounted) = begin().map_err(|error: io::Error| {
-        let text = format!("cannot mount at {}: {}", show(point), io_text(&error));
-        let hint = match error.kind() {
-            io::ErrorKind::NotFound => " (ordinary users need fusermount3, of package fuse3)",
-            io::ErrorKind::PermissionDenied => " (are you allowed to use /dev/fuse?)",
-            _ => "",
-        };
-        Failure::with(Exit::LocalIo, text + hint)
-    })?;
-    Ok((view, session, mounted))
-}
-
 /// Listens for those who want to know the state; without a place for that there are none.
 fn teller(point: &Path, reporter: &Reporter) -> Option<Teller> {
     match Teller::listen(point) {
@@ -268,17 +251,17 @@ fn teller(point: &Path, reporter: &Reporter) -> Option<Teller> {
     }
 }
 
-async fn tell_state(teller: Option<&Teller>, view: &View, identity: &Identity) -> Infallible {
+async fn tell_state(teller: Option<&Teller>, mount: &Mount, identity: &Identity) -> Infallible {
     match teller {
-        Some(teller) => teller.tell(|| identity.state(&view.snapshot(), Instant::now())).await,
+        Some(teller) => teller.tell(|| identity.state(&mount.snapshot(), Instant::now())).await,
         None => pending().await,
     }
 }
 
 /// Shows the state on a terminal.
-async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
+async fn show_state(reporter: &Reporter, mount: &Mount) -> Infallible {
     const REDRAW: Duration = Duration::from_millis(500);
-    while reporter.show(|(width, _)| Line::plain(line::line(&view.snapshot(), Instant::now(), width), width))
+    while reporter.show(|(width, _)| Line::plain(line::line(&mount.snapshot(), Instant::now(), width), width))
     {
         sleep(REDRAW).await;
     }
@@ -288,7 +271,7 @@ async fn show_state(reporter: &Reporter, view: &View) -> Infallible {
 /// Returns when no program has used the mount for so long, and unmounts it, if it is mounted on this machine then. What is not there any
 /// more but is still in use ends with the last program.
 async fn unused(
-    view: &View,
+    mount: &Mount,
     point: impl Fn() -> Option<PathBuf>,
     is_there: impl Fn() -> bool,
     longest: Option<Duration>,
@@ -297,7 +280,7 @@ async fn unused(
     let look = (longest / 10).clamp(Duration::from_millis(50), Duration::from_secs(10));
     loop {
         sleep(look).await;
-        let Snapshot { is_unused, used_at, .. } = view.snapshot();
+        let Snapshot { is_unused, used_at, .. } = mount.snapshot();
         if !is_unused || used_at.elapsed() < longest || !is_there() {
             continue;
         }
@@ -306,26 +289,42 @@ async fn unused(
         if let Ok(true) = spawn_blocking(move || unmount_unused(&path)).await {
             return longest;
         }
-        view.is_used();
+        mount.is_used();
     }
 }
 
-fn tell(reporter: &Reporter, server: &Remote, notice: Notice) {
-    reporter.note(match notice {
-        Notice::Disconnected => format!("{server}: the server does not respond; what is held is served"),
-        Notice::Connected => format!("{server}: the server responds again"),
-        Notice::AnotherServer => another(server),
-        Notice::Unlisted(path, failure) => {
+/// Words what happens to a mount.
+fn words(server: &Remote, event: Event) -> String {
+    match event {
+        Event::Disconnected => format!("{server}: the server does not respond; what is held is served"),
+        Event::Connected => format!("{server}: the server responds again"),
+        Event::AnotherServer => {
+            format!(
+                "{server}: another server is at this address; what is held is served, and it is not asked"
+            )
+        }
+        Event::Unlisted(path, failure) => {
             let path = cut(&escape(&path), UNUSABLE);
             format!("{server}: the directory \"{path}\" cannot be listed: {failure}")
         }
-        Notice::Unusable(name) => {
+        Event::UnusableName(name) => {
             let name = cut(&escape(&name), UNUSABLE);
             format!("{server}: no program can use \"{name}\" as the name of a file; such names are left out")
         }
-    });
-}
-
-fn another(server: &Remote) -> String {
-    format!("{server}: another server is at this address; what is held is served, and it is not asked")
+        Event::BegunOffline(error) => format!("{}; what is held is shown", explain(&error)),
+        Event::CacheInMemory(reason) => {
+            let reason = match reason {
+                NoDisk::InUse => "another nfsw has the cache of this directory".to_owned(),
+                NoDisk::NoHome(error) => io_text(&error),
+                NoDisk::Unusable(path, error) => format!("{}: {}", show(&path), io_text(&error)),
+            };
+            format!("{reason}; what is read of {server} is held in memory, until it is unmounted")
+        }
+        Event::CacheReadOnly(path, error) => {
+            let (path, error) = (show(&path), io_text(&error));
+            format!("{path}: {error}; what it has is shown, and nothing is added to it")
+        }
+        Event::NoCache(error) => io_text(&error),
+        other => format!("{server}: {other:?}"),
+    }
 }

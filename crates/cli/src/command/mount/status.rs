@@ -7,16 +7,17 @@ use std::{
 };
 
 use jiff::{Timestamp, tz::TimeZone};
+use nfs_mount::Snapshot;
 use serde_json::Value;
 
+use super::{
+    line,
+    socket::{Told, ask_all},
+};
 use crate::{
     args::OutputArgs,
     error::{io_text, show},
     exit::{Exit, Failure},
-    mount::{
-        Snapshot, line,
-        status::{Told, ask_all},
-    },
     report::{Reporter, event},
     summary::Summary,
     text::{escape, exact_time, full_time},
@@ -45,8 +46,8 @@ impl Identity {
         state["target"] = self.target.as_str().into();
         state["pid"] = std::process::id().into();
         state["since"] = exact_time(Timestamp::try_from(self.since).unwrap_or_default()).into();
-        state["link"] = snapshot.way.word().into();
-        state["link_ns"] = units::nanoseconds(now.saturating_duration_since(snapshot.way_since)).into();
+        state["link"] = snapshot.link.word().into();
+        state["link_ns"] = units::nanoseconds(now.saturating_duration_since(snapshot.link_since)).into();
         state["operations"] = stats.operations.into();
         state["hits"] = stats.without_calls.into();
         state["stale"] = stats.stale_answers.into();

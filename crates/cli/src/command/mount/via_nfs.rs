@@ -10,19 +10,23 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     process::{Command, Output, Stdio},
-    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
+use nfs_files::Context;
+use nfs_mount::{
+    Patterns,
+    nfs::{Export, Readers},
+    point::{directory, served_port, unmount},
+};
 use nfs_wireless_server::Server;
 use serde_json::json;
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
-    asked_to_end, begin, status::Identity, tell, tell_state, teller, unmounted as unmounted_event, unused,
+    asked_to_end, background, begin, status::Identity, tell_state, teller, unmounted as unmounted_event,
+    unused, words,
 };
-use nfs_files::Context;
-
 use crate::{
     advice::explain,
     args::MountArgs,
@@ -30,7 +34,6 @@ use crate::{
     error::{io_text, local, show},
     exit::{Exit, Failure},
     links,
-    mount::{Export, Patterns, Readers, View, background, carry, directory, served_port, unmount},
     report::{Reporter, put_name},
     units,
 };
@@ -82,17 +85,16 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
     let mut end = pin!(asked_to_end());
     let hoard = Patterns::parse(&arguments.hoard).map_err(Failure::usage)?;
     let (place, listen) = prepare(arguments)?;
-    let begun = tokio::select! {
-        begun = begin::begin(arguments, context, reporter) => begun?,
+    let mount = tokio::select! {
+        mount = begin(arguments, context, reporter) => mount?,
         () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
     };
-    let (target, seeker) = (arguments.target(), begun.seeker());
-    let view = Arc::new(View::new(begun.cache, begun.place.as_deref()));
+    let target = arguments.target();
     if !arguments.hoard.is_empty() {
-        view.hoard(Box::new(hoard));
+        mount.hoard(hoard);
     }
     let readers = if listen.ip().to_canonical().is_loopback() { Readers::Owner } else { Readers::Everybody };
-    let export = Export::new(Arc::clone(&view), begun.root, readers);
+    let export = Export::new(&mount, readers);
     let service = export.service(RandomState::new().hash_one(SystemTime::now()));
     let (server, works) =
         Server::bind_deferred(listen, service).await.map_err(|error| unbound(&place, listen, &error))?;
@@ -111,7 +113,7 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
     let (identity, teller) = (Identity::new(target, &shown_at), teller(&shown_at, reporter));
     let has_mounted = Cell::new(false);
     let tell_mounted = || match has_mounted.get() {
-        true => reporter.event(&identity.state(&view.snapshot(), Instant::now())),
+        true => reporter.event(&identity.state(&mount.snapshot(), Instant::now())),
         false => Ok(()),
     };
     let life = async {
@@ -123,7 +125,7 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
             Place::Mounted(point) => check(point).await.map(|()| true)?,
             Place::Directory(point) => {
                 let line = line(arguments, Some(point), address);
-                let mut mounting = pin!(mount(&line, point));
+                let mut mounting = pin!(mount_by_system(&line, point));
                 let mounted = tokio::select! {
                     biased;
                     // It must not be mounted after the end.
@@ -166,7 +168,7 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
         tokio::select! {
             () = &mut end => {}
             () = unmounted(&shown_at, address.port()), if is_mounted => {}
-            longest = unused(&view, mounted_at, || true, arguments.idle) => {
+            longest = unused(&mount, mounted_at, || true, arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(&shown_at)));
             }
@@ -184,29 +186,24 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
         }
         result
     };
-    let tell = || {
-        view.take_notices().into_iter().for_each(|notice| {
-            tell(reporter, target, notice);
-            let _ = tell_mounted();
-        });
+    let tell = |event| {
+        reporter.note(words(target, event));
+        let _ = tell_mounted();
     };
     let changed = || {
         context.servers.link_event();
-        view.path_changed();
+        mount.path_changed();
     };
     // While the system's client mounts and unmounts, it is answered by the others.
     let result = tokio::select! {
         biased;
         result = life => result,
-        never = carry(&view, &begun.server, tell) => match never {},
-        never = seeker.seek(arguments, context, reporter, &view) => match never {},
-        never = begin::follow_pins(&view, begun.place) => match never {},
+        never = mount.drive(context, &tell) => match never {},
         never = export.serve(&server, works) => match never {},
-        never = tell_state(teller.as_ref(), &view, &identity) => match never {},
+        never = tell_state(teller.as_ref(), &mount, &identity) => match never {},
         never = links::watch(changed) => match never {},
     };
     server.shutdown().await;
-    view.keep_all();
     result
 }
 
@@ -256,7 +253,7 @@ async fn check(point: &Path) -> anyhow::Result<()> {
 }
 
 /// Has the system's NFS client mount it, or says why it does not.
-async fn mount(line: &[OsString], point: &Path) -> Result<(), String> {
+async fn mount_by_system(line: &[OsString], point: &Path) -> Result<(), String> {
     let reason = match run_command(line).await {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; "),
@@ -339,7 +336,7 @@ async fn take_down(point: &Path, reporter: &Reporter) {
     }
     reporter.note(match done {
         Ok(Ok(_)) => format!("{} is unmounted", show(point)),
-        Ok(Err(error)) => explain(error.as_ref()),
+        Ok(Err(error)) => explain(&error),
         Err(error) => format!("cannot unmount {}: {error}", show(point)),
     });
 }

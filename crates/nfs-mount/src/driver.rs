@@ -1,0 +1,143 @@
+//! Makes the calls that a cache asks for.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::pending,
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{AbortHandle, Abortable, BoxFuture},
+    stream::FuturesUnordered,
+};
+use nfs_cache::{CallId, Outcome, Transmit};
+use nfs_wireless_client::{Client, Error};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+use crate::{kernel::Space, view::View};
+
+/// How often waiting threads are looked at, whether they are to die; however busy we are otherwise.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long after the beginning the space of the file system is asked for, for those who ask in an outage.
+const SPACE_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a program that asks for free space waits for a silent server.
+const SPACE_WAIT: Duration = Duration::from_secs(1);
+
+/// Records that are written before other things are looked at again.
+const KEPT_AT_ONCE: usize = 8;
+
+/// Calls that are being made.
+type Calls = FuturesUnordered<Abortable<BoxFuture<'static, (CallId, Outcome)>>>;
+
+/// Makes calls for as long as it is polled; `told` is called when there are events.
+///
+/// Until there is a client, the server cannot be asked.
+pub(crate) async fn drive(view: &Arc<View>, server: &OnceLock<Client>, told: impl Fn()) -> Infallible {
+    let mut calls = Calls::new();
+    let mut handles: BTreeMap<CallId, AbortHandle> = BTreeMap::new();
+    // Told by one call, however many ask.
+    let mut space: Option<BoxFuture<'static, Option<Space>>> = None;
+    let (mut has_begun, mut beginning) = (false, pin!(sleep(SPACE_AFTER)));
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let (next, is_waited_for, has_events) = {
+            let mut inner = view.lock();
+            let now = std::time::Instant::now();
+            if inner.cache.poll_timeout().is_some_and(|at| at <= now) {
+                inner.cache.handle_timeout(now);
+            }
+            let client = server.get();
+            if let Some(client) = client {
+                inner.cache.set_read_block(client.read_block());
+            }
+            while let Some(call) = inner.cache.poll_cancel() {
+                if let Some(handle) = handles.remove(&call) {
+                    handle.abort();
+                }
+            }
+            while let Some(Transmit { call, procedure, arguments }) = inner.cache.poll_transmit(now) {
+                let client = client.cloned();
+                let made = async move {
+                    let Some(client) = client else { return (call, Outcome::NotAsked) };
+                    (call, outcome(client.call_across(procedure, arguments).await))
+                };
+                let (handle, registration) = AbortHandle::new_pair();
+                handles.insert(call, handle);
+                calls.push(Abortable::new(made.boxed(), registration));
+            }
+            inner.answer();
+            if space.is_none() && inner.space.is_open(has_begun) {
+                space = Some(ask_space(client.cloned()).boxed());
+            }
+            inner.cache.keep(now, KEPT_AT_ONCE);
+            let next = inner.cache.poll_timeout().into_iter().chain(inner.cache.next_keep()).min();
+            (next, inner.is_waited_for(), !inner.events.is_empty())
+        };
+        if has_events {
+            told();
+        }
+        let due = async {
+            match next {
+                Some(at) => sleep_until(Instant::from_std(at)).await,
+                None => pending().await,
+            }
+        };
+        let space_told = async {
+            match &mut space {
+                Some(asked) => asked.await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // Before all else: it is due seldom, and others may be ready all the time.
+            _ = look.tick(), if is_waited_for => view.end_interrupted(),
+            () = view.bell.notified() => {}
+            Some(ended) = calls.next() => {
+                // An error: it was cancelled.
+                if let Ok((call, outcome)) = ended {
+                    handles.remove(&call);
+                    view.lock().cache.handle_reply(std::time::Instant::now(), call, outcome);
+                }
+            }
+            told = space_told => {
+                view.lock().space.answer(told);
+                space = None;
+            }
+            () = &mut beginning, if !has_begun => has_begun = true,
+            () = due => {}
+        }
+    }
+}
+
+/// Returns what became of a call. Only the server's own word says anything about files.
+fn outcome(result: Result<bytes::Bytes, Error>) -> Outcome {
+    match result {
+        Ok(results) => Outcome::Results(results),
+        Err(Error::Rejected { rejection, .. }) => Outcome::Rejected(rejection),
+        Err(error) => {
+            tracing::debug!(%error, "the server could not be asked");
+            Outcome::NotAsked
+        }
+    }
+}
+
+/// Asks for the space of the file system; nobody knows while the server is silent.
+async fn ask_space(client: Option<Client>) -> Option<Space> {
+    let client = client?;
+    let told = timeout(SPACE_WAIT, client.fs_stat(client.root())).await.ok()?.ok()?;
+    Some(Space {
+        total_bytes: told.tbytes,
+        free_bytes: told.fbytes,
+        available_bytes: told.abytes,
+        total_files: told.tfiles,
+        free_files: told.ffiles,
+    })
+}

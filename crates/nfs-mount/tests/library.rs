@@ -1,0 +1,110 @@
+//! What a program gets that embeds the library: a directory of a server in the file tree, with events and states as types.
+
+use std::{
+    cell::RefCell,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use nfs_files::{
+    Context, ErrorKind, Events, Result,
+    event::Event as FileEvent,
+    servers::{Access, Servers},
+    url::{Remote, Target},
+};
+use nfs_mount::{Event, Link, Mount, NoDisk, Options, fuse, point::MountPoint, store::Home};
+use nfs_wireless_client::ClientConfig;
+use private_servers::Served;
+
+struct Silent;
+
+impl Events for Silent {
+    fn tell(&self, _: &FileEvent<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn servers() -> Servers {
+    let configure = |remote: &Remote| {
+        let mut config = ClientConfig::default();
+        (config.nfs_port, config.mount_port) = (remote.options.nfs_port, remote.options.mount_port);
+        Ok(Access { address: remote.host.to_string(), config })
+    };
+    Servers::new(configure, Arc::default())
+}
+
+/// Mounts what a server has under a path, with its cache in a directory.
+fn options(server: &Served, path: &str, cache: &Path) -> Options {
+    let source = Target::parse_remote(OsStr::new(&server.url(path))).unwrap();
+    let mut options = Options::new(source);
+    options.cache = Some(cache.to_owned());
+    options
+}
+
+/// Does something that blocks while a mount answers.
+async fn meanwhile<T: Send + 'static>(
+    mount: &Mount,
+    events: &RefCell<Vec<Event>>,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let servers = servers();
+    let context = Context { servers: &servers, events: &Silent };
+    let tell = |event| events.borrow_mut().push(event);
+    tokio::select! {
+        never = mount.drive(context, &tell) => match never {},
+        done = tokio::task::spawn_blocking(act) => done.unwrap(),
+    }
+}
+
+async fn begin(options: Options, events: &RefCell<Vec<Event>>) -> Result<Mount> {
+    let servers = servers();
+    let context = Context { servers: &servers, events: &Silent };
+    Mount::begin(options, context, &|event| events.borrow_mut().push(event)).await
+}
+
+#[tokio::test]
+async fn a_program_mounts_a_directory_and_its_cache_outlives_the_mount_and_the_server() {
+    let (server, here) = (Served::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("/photos")).unwrap();
+    fs::write(server.path("/photos/cat.jpg"), vec![7; 100_000]).unwrap();
+    let [point, cache] = ["point", "cache"].map(|name| here.path().join(name));
+    fs::create_dir(&point).unwrap();
+    let wanted = options(&server, "/photos", &cache);
+    let events = RefCell::new(Vec::new());
+    let read = |name: &'static str| {
+        let path: PathBuf = point.join(name);
+        move || fs::read(path)
+    };
+
+    let mount = begin(wanted.clone(), &events).await.unwrap();
+    let mounted = fuse::mount(&mount, &MountPoint::prepare(&point).unwrap()).unwrap();
+    let bytes = meanwhile(&mount, &events, read("cat.jpg")).await.unwrap();
+    assert_eq!(bytes, vec![7; 100_000]);
+    assert!(mounted.is_there());
+    let state = mount.snapshot();
+    assert_eq!((state.link, state.stats.held_bytes), (Link::Up, 100_000));
+
+    // Another mount of the same directory has its cache in memory.
+    let second = begin(wanted.clone(), &events).await.unwrap();
+    assert!(matches!(events.take()[..], [Event::CacheInMemory(NoDisk::InUse)]));
+    drop(second);
+    drop((mounted, mount));
+    assert_eq!(fs::read_dir(&point).unwrap().count(), 0, "nothing is mounted any more");
+    let home = Home::new(Some(&cache)).unwrap();
+    assert_eq!(home.roots()[0].entries().map(|(entry, _)| entry.bytes()).sum::<u64>(), 100_000);
+
+    let mut offline = wanted;
+    offline.offline = true;
+    let mount = begin(offline.clone(), &events).await.unwrap();
+    let mounted = fuse::mount(&mount, &MountPoint::prepare(&point).unwrap()).unwrap();
+    let bytes = meanwhile(&mount, &events, read("cat.jpg")).await.unwrap();
+    assert_eq!((bytes, mount.snapshot().link), (vec![7; 100_000], Link::Down));
+    drop((mounted, mount));
+
+    offline.cache = Some(here.path().join("elsewhere"));
+    let error = begin(offline, &events).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SourceMissing, "{error}");
+    assert!(events.take().is_empty());
+}
