@@ -30,6 +30,8 @@
 //! NFS clients, and become operations of an [`nfs_cache::Cache`]; the driver makes the calls that it asks for; answers leave as soon as
 //! the cache has them.
 
+#![cfg(target_os = "linux")]
+
 mod driver;
 mod errno;
 mod event;

@@ -1,5 +1,7 @@
 //! What a program gets that embeds the library: a directory of a server in the file tree, with events and states as types.
 
+#![cfg(target_os = "linux")]
+
 use std::{
     cell::RefCell,
     ffi::OsStr,
