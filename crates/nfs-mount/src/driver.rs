@@ -18,7 +18,10 @@ use nfs_cache::{CallId, Outcome, Transmit};
 use nfs_wireless_client::{Client, Error};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-use crate::{kernel::Space, view::View};
+use crate::{
+    kernel::Space,
+    view::{Inner, View},
+};
 
 /// How often waiting threads are looked at, whether they are to die; however busy we are otherwise.
 const LOOK: Duration = Duration::from_millis(50);
@@ -35,62 +38,44 @@ const KEPT_AT_ONCE: usize = 8;
 /// Calls that are being made.
 type Calls = FuturesUnordered<Abortable<BoxFuture<'static, (CallId, Outcome)>>>;
 
+/// What is under way.
+#[derive(Default)]
+struct Driver {
+    calls: Calls,
+    handles: BTreeMap<CallId, AbortHandle>,
+    /// Asked for by one call, however many programs ask.
+    space: Option<BoxFuture<'static, Option<Space>>>,
+}
+
+/// What is to be waited for.
+struct Next {
+    due: Option<std::time::Instant>,
+    /// Whether programs wait.
+    is_waited_for: bool,
+    has_events: bool,
+}
+
 /// Makes calls for as long as it is polled; `told` is called when there are events.
 ///
 /// Until there is a client, the server cannot be asked.
 pub(crate) async fn drive(view: &Arc<View>, server: &OnceLock<Client>, told: impl Fn()) -> Infallible {
-    let mut calls = Calls::new();
-    let mut handles: BTreeMap<CallId, AbortHandle> = BTreeMap::new();
-    // Told by one call, however many ask.
-    let mut space: Option<BoxFuture<'static, Option<Space>>> = None;
+    let mut driver = Driver::default();
     let (mut has_begun, mut beginning) = (false, pin!(sleep(SPACE_AFTER)));
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let (next, is_waited_for, has_events) = {
-            let mut inner = view.lock();
-            let now = std::time::Instant::now();
-            if inner.cache.poll_timeout().is_some_and(|at| at <= now) {
-                inner.cache.handle_timeout(now);
-            }
-            let client = server.get();
-            if let Some(client) = client {
-                inner.cache.set_read_block(client.read_block());
-            }
-            while let Some(call) = inner.cache.poll_cancel() {
-                if let Some(handle) = handles.remove(&call) {
-                    handle.abort();
-                }
-            }
-            while let Some(Transmit { call, procedure, arguments }) = inner.cache.poll_transmit(now) {
-                let client = client.cloned();
-                let made = async move {
-                    let Some(client) = client else { return (call, Outcome::NotAsked) };
-                    (call, outcome(client.call_across(procedure, arguments).await))
-                };
-                let (handle, registration) = AbortHandle::new_pair();
-                handles.insert(call, handle);
-                calls.push(Abortable::new(made.boxed(), registration));
-            }
-            inner.answer();
-            if space.is_none() && inner.space.is_open(has_begun) {
-                space = Some(ask_space(client.cloned()).boxed());
-            }
-            inner.cache.keep(now, KEPT_AT_ONCE);
-            let next = inner.cache.poll_timeout().into_iter().chain(inner.cache.next_keep()).min();
-            (next, inner.is_waited_for(), !inner.events.is_empty())
-        };
+        let Next { due, is_waited_for, has_events } = driver.step(&mut view.lock(), server.get(), has_begun);
         if has_events {
             told();
         }
         let due = async {
-            match next {
+            match due {
                 Some(at) => sleep_until(Instant::from_std(at)).await,
                 None => pending().await,
             }
         };
         let space_told = async {
-            match &mut space {
+            match &mut driver.space {
                 Some(asked) => asked.await,
                 None => pending().await,
             }
@@ -100,20 +85,61 @@ pub(crate) async fn drive(view: &Arc<View>, server: &OnceLock<Client>, told: imp
             // Before all else: it is due seldom, and others may be ready all the time.
             _ = look.tick(), if is_waited_for => view.end_interrupted(),
             () = view.bell.notified() => {}
-            Some(ended) = calls.next() => {
+            Some(ended) = driver.calls.next() => {
                 // An error: it was cancelled.
                 if let Ok((call, outcome)) = ended {
-                    handles.remove(&call);
+                    driver.handles.remove(&call);
                     view.lock().cache.handle_reply(std::time::Instant::now(), call, outcome);
                 }
             }
             told = space_told => {
                 view.lock().space.answer(told);
-                space = None;
+                driver.space = None;
             }
             () = &mut beginning, if !has_begun => has_begun = true,
             () = due => {}
         }
+    }
+}
+
+impl Driver {
+    /// Does what is due: timeouts, new and cancelled calls, answers, records.
+    fn step(&mut self, inner: &mut Inner, client: Option<&Client>, has_begun: bool) -> Next {
+        let now = std::time::Instant::now();
+        if inner.cache.poll_timeout().is_some_and(|at| at <= now) {
+            inner.cache.handle_timeout(now);
+        }
+        if let Some(client) = client {
+            inner.cache.set_read_block(client.read_block());
+        }
+        while let Some(call) = inner.cache.poll_cancel() {
+            if let Some(handle) = self.handles.remove(&call) {
+                handle.abort();
+            }
+        }
+        while let Some(transmit) = inner.cache.poll_transmit(now) {
+            self.call(transmit, client.cloned());
+        }
+        inner.answer();
+        if self.space.is_none() && inner.space.is_open(has_begun) {
+            self.space = Some(ask_space(client.cloned()).boxed());
+        }
+        inner.cache.keep(now, KEPT_AT_ONCE);
+        Next {
+            due: inner.cache.poll_timeout().into_iter().chain(inner.cache.next_keep()).min(),
+            is_waited_for: inner.is_waited_for(),
+            has_events: !inner.events.is_empty(),
+        }
+    }
+
+    fn call(&mut self, Transmit { call, procedure, arguments }: Transmit, client: Option<Client>) {
+        let made = async move {
+            let Some(client) = client else { return (call, Outcome::NotAsked) };
+            (call, outcome(client.call_across(procedure, arguments).await))
+        };
+        let (handle, registration) = AbortHandle::new_pair();
+        self.handles.insert(call, handle);
+        self.calls.push(Abortable::new(made.boxed(), registration));
     }
 }
 

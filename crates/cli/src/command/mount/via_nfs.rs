@@ -8,14 +8,14 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
-    pin::pin,
+    pin::{Pin, pin},
     process::{Command, Output, Stdio},
     time::{Duration, Instant, SystemTime},
 };
 
 use nfs_files::Context;
 use nfs_mount::{
-    Patterns,
+    Mount, Patterns,
     nfs::{Export, Readers},
     point::{directory, served_port, unmount},
 };
@@ -89,7 +89,6 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
         mount = begin(arguments, context, reporter) => mount?,
         () = &mut end => return Err(Failure::with(Exit::Interrupted, "interrupted; nothing is mounted")),
     };
-    let target = arguments.target();
     if !arguments.hoard.is_empty() {
         mount.hoard(hoard);
     }
@@ -99,96 +98,23 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
     let (server, works) =
         Server::bind_deferred(listen, service).await.map_err(|error| unbound(&place, listen, &error))?;
     let address = server.local_addr();
-    if readers == Readers::Everybody {
-        reporter.note(format!("warning: whoever reaches {address} may read everything in {target}"));
-    }
-    reporter.note(format!("{target} is served at {}/", url(address)));
-    let mut serving = json!({
-        "event": "serving", "address": address.to_string(), "url": url(address), "read_only": true,
-    });
-    put_name(&mut serving, "path", &target.to_bytes());
-    reporter.event(&serving)?;
     // Who asks for the mounts of this user is told of one that is only served, too, under its address.
     let shown_at = place.point().map_or_else(|| url(address).into(), Path::to_owned);
-    let (identity, teller) = (Identity::new(target, &shown_at), teller(&shown_at, reporter));
+    let (identity, teller) = (Identity::new(arguments.target(), &shown_at), teller(&shown_at, reporter));
     let has_mounted = Cell::new(false);
-    let tell_mounted = || match has_mounted.get() {
+    let tell_state_again = || match has_mounted.get() {
         true => reporter.event(&identity.state(&mount.snapshot(), Instant::now())),
         false => Ok(()),
     };
-    let life = async {
-        let is_mounted = match &place {
-            Place::None => {
-                reporter.note(format!("mount it with: {}", shown(&line(arguments, None, address))));
-                false
-            }
-            Place::Mounted(point) => check(point).await.map(|()| true)?,
-            Place::Directory(point) => {
-                let line = line(arguments, Some(point), address);
-                let mut mounting = pin!(mount_by_system(&line, point));
-                let mounted = tokio::select! {
-                    biased;
-                    // It must not be mounted after the end.
-                    () = &mut end => return timeout(LAST_WORDS, mounting).await.map_or(Ok(()), |_| Ok(())),
-                    mounted = &mut mounting => mounted,
-                };
-                match mounted {
-                    Err(reason) if arguments.in_background => {
-                        let text = format!("{reason}; without DIR it is served all the same");
-                        return Err(Failure::with(Exit::LocalIo, text));
-                    }
-                    Err(reason) => {
-                        reporter.note(reason);
-                        reporter.note(format!("it is served until Ctrl-C; mount it with: {}", shown(&line)));
-                        false
-                    }
-                    Ok(()) => true,
-                }
-            }
-        };
-        if let Some(point) = place.point().filter(|_| is_mounted) {
-            let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
-            reporter.note(format!("{target} is mounted at {}; {how} unmounts it", show(point)));
-            has_mounted.set(true);
-            tell_mounted()?;
-        }
-        if arguments.in_background
-            && let Err(error) = background::settle()
-        {
-            if let Some(point) = place.point().filter(|_| is_mounted) {
-                take_down(point, reporter).await;
-            }
-            return Err(error);
-        }
-        // By whom it was mounted does not matter.
-        let mounted_at = || {
-            let point = place.point().filter(|point| served_port(point) == Some(address.port()));
-            point.map(Path::to_owned)
-        };
-        tokio::select! {
-            () = &mut end => {}
-            () = unmounted(&shown_at, address.port()), if is_mounted => {}
-            longest = unused(&mount, mounted_at, || true, arguments.idle) => {
-                let time = units::whole_seconds(longest);
-                reporter.note(format!("{} has not been used for {time}", show(&shown_at)));
-            }
-        }
-        Ok(())
-    };
-    let life = async {
-        let result = life.await;
-        // By whom it was mounted does not matter: nobody answers there any more.
-        if let Some(point) = place.point()
-            && result.is_ok()
-            && served_port(point) == Some(address.port())
-        {
-            take_down(point, reporter).await;
-        }
-        result
-    };
+    let shown = Shown { arguments, reporter, mount: &mount, place, address, shown_at: &shown_at };
+    shown.announce(readers)?;
+    let life = shown.live(end, || {
+        has_mounted.set(true);
+        tell_state_again()
+    });
     let tell = |event| {
-        reporter.note(words(target, event));
-        let _ = tell_mounted();
+        reporter.note(words(arguments.target(), event));
+        let _ = tell_state_again();
     };
     let changed = || {
         context.servers.link_event();
@@ -205,6 +131,121 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
     };
     server.shutdown().await;
     result
+}
+
+/// A mount that is served, and where it is to be shown.
+struct Shown<'a> {
+    arguments: &'a MountArgs,
+    reporter: &'a Reporter,
+    mount: &'a Mount,
+    place: Place,
+    address: SocketAddr,
+    /// The directory, or the address where there is none.
+    shown_at: &'a Path,
+}
+
+impl Shown<'_> {
+    /// Says where it is served.
+    fn announce(&self, readers: Readers) -> anyhow::Result<()> {
+        let (address, target) = (self.address, self.arguments.target());
+        if readers == Readers::Everybody {
+            self.reporter.note(format!("warning: whoever reaches {address} may read everything in {target}"));
+        }
+        self.reporter.note(format!("{target} is served at {}/", url(address)));
+        let mut serving = json!({
+            "event": "serving", "address": address.to_string(), "url": url(address), "read_only": true,
+        });
+        put_name(&mut serving, "path", &target.to_bytes());
+        self.reporter.event(&serving)
+    }
+
+    /// Mounts it, waits for its end and unmounts it; `tell` is called once it is mounted.
+    async fn live(
+        &self,
+        mut end: Pin<&mut impl Future<Output = ()>>,
+        tell: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if let Some(is_mounted) = self.mount(end.as_mut()).await? {
+            self.wait(end, is_mounted, tell).await?;
+        }
+        // By whom it was mounted does not matter: nobody answers there any more.
+        if let Some(point) = self.mounted_at() {
+            take_down(&point, self.reporter).await;
+        }
+        Ok(())
+    }
+
+    /// Puts it into its directory. Returns whether it is there, and `None` if the end has come before.
+    async fn mount(&self, end: Pin<&mut impl Future<Output = ()>>) -> anyhow::Result<Option<bool>> {
+        let (arguments, reporter) = (self.arguments, self.reporter);
+        let point = match &self.place {
+            Place::None => {
+                reporter.note(format!("mount it with: {}", shown(&line(arguments, None, self.address))));
+                return Ok(Some(false));
+            }
+            Place::Mounted(point) => return check(point).await.map(|()| Some(true)),
+            Place::Directory(point) => point,
+        };
+        let line = line(arguments, Some(point), self.address);
+        let mut mounting = pin!(mount_by_system(&line, point));
+        let mounted = tokio::select! {
+            biased;
+            // It must not be mounted after the end.
+            () = end => return timeout(LAST_WORDS, mounting).await.map_or(Ok(None), |_| Ok(None)),
+            mounted = &mut mounting => mounted,
+        };
+        match mounted {
+            Err(reason) if arguments.in_background => {
+                let text = format!("{reason}; without DIR it is served all the same");
+                Err(Failure::with(Exit::LocalIo, text))
+            }
+            Err(reason) => {
+                reporter.note(reason);
+                reporter.note(format!("it is served until Ctrl-C; mount it with: {}", shown(&line)));
+                Ok(Some(false))
+            }
+            Ok(()) => Ok(Some(true)),
+        }
+    }
+
+    /// Waits until the user ends it, somebody else unmounts it, or nobody has used it for long.
+    async fn wait(
+        &self,
+        end: Pin<&mut impl Future<Output = ()>>,
+        is_mounted: bool,
+        tell: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let (arguments, reporter) = (self.arguments, self.reporter);
+        let point = self.place.point().filter(|_| is_mounted);
+        if let Some(point) = point {
+            let how = if arguments.in_background { "nfsw umount" } else { "Ctrl-C" };
+            reporter.note(format!("{} is mounted at {}; {how} unmounts it", arguments.target(), show(point)));
+            tell()?;
+        }
+        if arguments.in_background
+            && let Err(error) = background::settle()
+        {
+            if let Some(point) = point {
+                take_down(point, reporter).await;
+            }
+            return Err(error);
+        }
+        tokio::select! {
+            () = end => {}
+            () = unmounted(self.shown_at, self.address.port()), if is_mounted => {}
+            longest = unused(self.mount, || self.mounted_at(), || true, arguments.idle) => {
+                let time = units::whole_seconds(longest);
+                reporter.note(format!("{} has not been used for {time}", show(self.shown_at)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the directory, while this is mounted there; by whom does not matter.
+    fn mounted_at(&self) -> Option<PathBuf> {
+        let point = self.place.point().filter(|point| served_port(point) == Some(self.address.port()));
+        point.map(Path::to_owned)
+    }
 }
 
 /// Checks where it is to be shown, and chooses where it is served.
