@@ -1,27 +1,16 @@
 //! Copying files and trees between this machine and servers.
 
-mod ahead;
+mod compare;
 mod decision;
-mod delete;
-mod done;
+mod destination;
+mod file;
 pub mod filter;
-mod frame;
-mod hard_links;
-mod kept;
 mod listing;
-mod mark;
-mod node;
-mod one_name;
-mod place;
 mod plan;
 mod resume;
-pub mod stream;
+mod source;
 mod sync;
 mod tags;
-mod transfer;
-mod update;
-mod verify;
-mod version;
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -32,14 +21,15 @@ use std::{
 
 use self::{
     decision::MOST_DECISIONS,
-    done::Done,
-    frame::Frame,
-    node::{FIFO, Kind, Node},
-    place::Place,
+    destination::Place,
+    destination::{directory::Frame, marker},
+    file::{Item, Version, changes_all_the_time, stream::Throttle},
+    resume::completed::Done,
+    source::{FIFO, Kind, Node},
     sync::Syncing,
-    transfer::{Item, Version, changes_all_the_time},
 };
 pub use self::{
+    file::stream,
     filter::Filter,
     sync::{Compare, Sync},
     tags::Tags,
@@ -173,7 +163,7 @@ struct Run<'a> {
     copy: &'a Options,
     context: Context<'a>,
     told: &'a Counting<'a>,
-    throttle: stream::Throttle,
+    throttle: Throttle,
     tags: Tags,
     /// What an interrupted run of a whole tree has copied.
     done: Option<Done>,
@@ -212,7 +202,7 @@ pub async fn run(copy: &Options, context: Context<'_>) -> Result<Counts> {
 }
 
 async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Counting<'a>) -> Result<()> {
-    let throttle = stream::Throttle::new(copy.rate_limit);
+    let throttle = Throttle::new(copy.rate_limit);
     let tags = Tags::new(&copy.state);
     let plan = plan::plan(copy, &tags, context).await?;
     let done = match &plan {
@@ -565,7 +555,7 @@ impl Run<'_> {
         if was.is_none() && !self.copy.dry_run {
             frame.touch(self.context).await;
         }
-        let mark = frame.marks().then(|| mark::of(node));
+        let mark = frame.marks().then(|| marker::of(node));
         let dry_run = self.copy.dry_run;
         let mut place = frame
             .place
@@ -590,7 +580,7 @@ impl Run<'_> {
             && !frame.marks()
             && let Some(mark) = place.mark(self.context).await?
         {
-            mark::check(place.own_name().shown, &mark, &mark::of(node), "")?;
+            marker::check(place.own_name().shown, &mark, &marker::of(node), "")?;
             is_marked = changes;
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));

@@ -2,11 +2,11 @@
 
 use super::{
     Overwrite, Run,
-    frame::Frame,
-    node::{Attributes, Kind, Node},
-    place::Present,
+    compare::Age,
+    destination::Present,
+    destination::directory::Frame,
+    source::{Attributes, Kind, Node},
     sync::Compare,
-    update::Age,
 };
 use crate::{
     error::{Error, Result},

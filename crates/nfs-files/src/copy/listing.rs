@@ -4,9 +4,9 @@ use std::{collections::HashSet, rc::Rc};
 
 use super::{
     Links, Run, Work,
+    destination::directory::Frame,
     filter::{self, GITIGNORE, MAX_GITIGNORE_BYTES},
-    frame::Frame,
-    node::{Kind, Node},
+    source::{Kind, Node},
 };
 use crate::{
     error::{Error, Result},

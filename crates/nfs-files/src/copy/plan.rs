@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 
 use super::{
     Links, Options, Work,
-    ahead::{Ahead, Making},
-    frame::Frame,
-    kept, mark,
-    node::{Kind, Node, Origin},
-    place::Place,
+    destination::Place,
+    destination::directory::Frame,
+    destination::early_create::{Ahead, Making},
+    destination::marker,
+    resume::state,
+    source::{Kind, Node, Origin},
     tags::Tags,
 };
 use crate::{
@@ -88,7 +89,7 @@ impl Whole<'_> {
             (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
             (Self::IfMarked(Some(source)), Some(mark)) => {
                 let hint = "; with -T, what is named here completes it";
-                mark::check(directory, &mark, source, hint).map(|()| true)
+                marker::check(directory, &mark, source, hint).map(|()| true)
             }
             (Self::IfMarked(None), Some(_)) => Ok(true),
         }
@@ -128,7 +129,7 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
     let is_tree = copy.sources.len() == 1
         && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
     // The contents of a directory may become those of any other.
-    let source = sources.first().filter(|_| copy.sync.is_none()).map(|source| mark::of(&source.node));
+    let source = sources.first().filter(|_| copy.sync.is_none()).map(|source| marker::of(&source.node));
     let whole = match (copy.is_whole_target, is_tree) {
         (true, _) => Whole::Always,
         (false, true) => Whole::IfMarked(source.as_deref()),
@@ -157,8 +158,8 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
                 sources.len() > MOST_LOOKED_UP || sources.iter().any(|source| source.name.is_none());
             let place = if copy.sync.is_some() || are_many { place.listed(context).await? } else { place };
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
-            let names = kept::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
-            let key = kept::key([&place.resume_key(None)[..], &keys.concat(), &names]);
+            let names = state::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
+            let key = state::key([&place.resume_key(None)[..], &keys.concat(), &names]);
             Ok(Plan::Files { key, works: inside(context, sources, place)?, clean_up })
         }
         // Also when all but one are missing: what was asked for cannot be meant.
@@ -190,7 +191,7 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         }
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
-            let key = kept::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
+            let key = state::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
             let (frame, name) = (Rc::new(Frame::above_target(place)), Some(name));
             let works = vec![Work { node, frame, name, is_named: true, rest: None }];
             Ok(Plan::Files { key, works, clean_up: None })
@@ -238,10 +239,10 @@ fn resume_key(target: &Target, found: &[Source]) -> Vec<u8> {
         (target, found.first())
         && let Origin::Remote(file) = &node.origin
     {
-        return kept::key([file.client.root().as_bytes(), pattern]);
+        return state::key([file.client.root().as_bytes(), pattern]);
     }
     let keys: Vec<_> = found.iter().map(|source| source.node.resume_key()).collect();
-    kept::key(keys.iter().map(Vec::as_slice))
+    state::key(keys.iter().map(Vec::as_slice))
 }
 
 async fn find_sources(copy: &Options, context: Context<'_>, target: &Target) -> Result<Vec<Source>> {
@@ -331,9 +332,9 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
         (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             if whole != Whole::IfMarked(None) {
-                mark::check_own(&directory)?;
+                marker::check_own(&directory)?;
             }
-            whole.holds(show(path), mark::local(&directory))?
+            whole.holds(show(path), marker::local(&directory))?
         }
         _ => whole == Whole::Always,
     };
@@ -419,7 +420,7 @@ async fn find_remote_destination(
 async fn is_whole(whole: Whole<'_>, found: &Found) -> Result<bool> {
     match whole {
         Whole::IfMarked(_) => {
-            let mark = mark::remote(&found.client, found.handle).await.at(&found.remote)?;
+            let mark = marker::remote(&found.client, found.handle).await.at(&found.remote)?;
             whole.holds(&found.remote, mark)
         }
         Whole::Always | Whole::Never => Ok(whole == Whole::Always),

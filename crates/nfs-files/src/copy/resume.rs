@@ -3,6 +3,9 @@
 //! A download's journal lies beside its temporary file. An upload's lies in the state directory of this machine: the
 //! source may be read-only, and the server would have to be told every time.
 
+pub(in crate::copy) mod completed;
+pub(in crate::copy) mod state;
+
 use std::{
     fs::File,
     io,
@@ -19,7 +22,7 @@ use nfs_wireless_client::{Checkpoint, Metadata, Range, RangeSet, Sink, Source, T
 
 use tokio::sync::oneshot;
 
-use super::{kept, transfer::Watched};
+use super::file::Watched;
 use crate::{
     journal::{Identity, Journal, LENGTH, State},
     local::{Directory, Key, Mark, Part, StateHome, Writer, removed},
@@ -272,7 +275,7 @@ impl Earlier {
         number: u8,
     ) -> io::Result<Option<Self>> {
         let (directory, name) = (state.open()?, Self::name(target));
-        let Some(file) = kept::lock(&directory, &name, Some(server), LENGTH)? else { return Ok(None) };
+        let Some(file) = state::lock(&directory, &name, Some(server), LENGTH)? else { return Ok(None) };
         let key = state.key()?;
         let (_, found) = Journal::open(file.try_clone()?, key)?;
         Ok(Some(Self { directory, name, file, found, source, key, number }))

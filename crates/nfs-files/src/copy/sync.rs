@@ -1,5 +1,8 @@
 //! What `nfsw sync` does beside copying: it decides what is unchanged, and what follows the copying.
 
+pub(in crate::copy) mod delete;
+pub(in crate::copy) mod hard_links;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -7,13 +10,13 @@ use std::{
 
 use super::{
     Overwrite, Run, Work,
-    delete::Surplus,
+    destination::directory::Frame,
+    destination::{Present, SET_ID},
+    file::SET_ID_IS_LEFT_OUT,
     filter::below,
-    frame::Frame,
-    hard_links::HardLinks,
-    node::{Kind, Node},
-    place::{Present, SET_ID},
-    transfer::SET_ID_IS_LEFT_OUT,
+    source::{Kind, Node},
+    sync::delete::Surplus,
+    sync::hard_links::HardLinks,
 };
 use crate::{
     error::Result,

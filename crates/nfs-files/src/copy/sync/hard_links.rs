@@ -2,20 +2,20 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use super::{
+use crate::copy::{
     Overwrite, Run,
-    frame::Frame,
-    node::{Kind, Node},
-    place::Present,
+    compare::Age,
+    destination::Present,
+    destination::directory::Frame,
+    file::{Item, Version},
+    source::{Kind, Node},
     sync::{Compare, Syncing},
-    transfer::{Item, Version},
-    update::Age,
 };
 use crate::{error::Result, event::Change, local::Named, progress::Share};
 
 /// The files that have several names.
 #[derive(Debug, Default)]
-pub(super) struct HardLinks {
+pub(in crate::copy) struct HardLinks {
     /// For each file of the source, the name under which it is copied.
     first: RefCell<BTreeMap<(u64, u64), Name>>,
     /// The other names, which wait for the copy.
@@ -35,7 +35,7 @@ struct Other {
 
 impl HardLinks {
     /// Takes a name of a file that is to wait for the copy under another name; hands the others back.
-    pub(super) fn defer(&self, node: Node, frame: &Rc<Frame>, name: &[u8]) -> Option<Node> {
+    pub(in crate::copy) fn defer(&self, node: Node, frame: &Rc<Frame>, name: &[u8]) -> Option<Node> {
         if node.kind != Kind::File || node.attributes.links < 2 {
             return Some(node);
         }
@@ -57,7 +57,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// What ends the run; other failures are reported.
-    pub(super) async fn make_hard_links(&self, sync: &Syncing, more: bool) -> Result<()> {
+    pub(in crate::copy) async fn make_hard_links(&self, sync: &Syncing, more: bool) -> Result<()> {
         let others = sync.hard_links.others.take();
         let first = sync.hard_links.first.take();
         let mut end = Ok(());

@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-use super::{kept, node::Attributes};
+use crate::copy::{resume::state, source::Attributes};
 use crate::{
     journal::Identity,
     local::{Directory, StateHome},
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// A file counts only if neither source nor copy has changed since, so that leaving it out makes no difference.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(in crate::copy) struct Done {
     directory: Directory,
     name: Vec<u8>,
     file: RefCell<File>,
@@ -37,7 +37,7 @@ pub(super) struct Done {
 const MAGIC: [u8; 8] = *b"nfswdon\x03";
 
 /// Then follow the session of the destination and who has the list.
-const HEADER: usize = HOLDER_AT + kept::HOLDER_BYTES as usize;
+const HEADER: usize = HOLDER_AT + state::HOLDER_BYTES as usize;
 const HOLDER_AT: usize = 8 + 16;
 
 /// The directory and name of a copy, and what it and its source were, both hashed, and a checksum.
@@ -58,7 +58,7 @@ impl Done {
     ///
     /// # Errors
     /// `WouldBlock` when another run copies the same; or why nothing can be kept.
-    pub(super) fn open(
+    pub(in crate::copy) fn open(
         state: &StateHome,
         key: &[u8],
         server: Option<SocketAddr>,
@@ -76,7 +76,7 @@ impl Done {
         server: Option<SocketAddr>,
         session: [u8; 16],
     ) -> io::Result<Option<Self>> {
-        let Some(mut file) = kept::lock(&directory, &name, server, HOLDER_AT as u64)? else {
+        let Some(mut file) = state::lock(&directory, &name, server, HOLDER_AT as u64)? else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
@@ -93,18 +93,18 @@ impl Done {
     }
 
     /// Whether `copy`, which is there now, is the complete copy of `source`.
-    pub(super) fn holds(&self, target: &[u8], source: Identity, copy: &Attributes) -> bool {
+    pub(in crate::copy) fn holds(&self, target: &[u8], source: Identity, copy: &Attributes) -> bool {
         let pair = self.pair(source, copy);
         pair != NOTHING && self.known.get(&fnv1a(target)) == Some(&pair)
     }
 
     /// Adds a complete copy. When that fails it is copied again by the next run, and nothing else happens.
-    pub(super) fn add(&self, target: &[u8], source: Identity, copy: &Attributes) {
+    pub(in crate::copy) fn add(&self, target: &[u8], source: Identity, copy: &Attributes) {
         self.write(target, self.pair(source, copy));
     }
 
     /// Lets the next run copy a file again: what is there is not what was copied.
-    pub(super) fn forget(&self, target: &[u8]) {
+    pub(in crate::copy) fn forget(&self, target: &[u8]) {
         self.write(target, NOTHING);
     }
 
@@ -127,7 +127,7 @@ impl Done {
     }
 
     /// Forgets the list: everything is copied.
-    pub(super) fn finish(self) {
+    pub(in crate::copy) fn finish(self) {
         let _ = self.directory.remove(&self.name);
     }
 }

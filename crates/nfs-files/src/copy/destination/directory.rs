@@ -8,12 +8,12 @@ use std::{
 
 use tokio::{sync::OnceCell, time::Instant};
 
-use super::{
+use crate::copy::{
+    compare::{Age, age},
+    destination::Place,
+    destination::one_name::Names,
     filter::{self, Ignores},
-    node::{Attributes, Node},
-    one_name::Names,
-    place::Place,
-    update::{Age, age},
+    source::{Attributes, Node},
 };
 use crate::{
     chain::{self, Chain},
@@ -25,8 +25,8 @@ use crate::{
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
 /// mode and times.
 #[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) place: Place,
+pub(in crate::copy) struct Frame {
+    pub(in crate::copy) place: Place,
     parent: Option<Rc<Self>>,
     /// Whether directories that are made in it have the mark of an unfinished copy.
     marks: bool,
@@ -64,7 +64,7 @@ pub(super) struct Frame {
 
 impl Frame {
     /// A directory that was there before.
-    pub(super) fn top(place: Place) -> Self {
+    pub(in crate::copy) fn top(place: Place) -> Self {
         Self {
             place,
             parent: None,
@@ -88,27 +88,27 @@ impl Frame {
     }
 
     /// A directory that was there before, into which several sources go.
-    pub(super) fn merged(place: Place) -> Self {
+    pub(in crate::copy) fn merged(place: Place) -> Self {
         Self { given: Rc::new(Names::merged()), ..Self::top(place) }
     }
 
     /// A directory that was there before, and in which the destination is made.
-    pub(super) fn above_target(place: Place) -> Self {
+    pub(in crate::copy) fn above_target(place: Place) -> Self {
         Self { marks: true, ..Self::top(place) }
     }
 
     /// Returns the names that this run has given in it.
-    pub(super) fn given(&self) -> &Names {
+    pub(in crate::copy) fn given(&self) -> &Names {
         &self.given
     }
 
     /// Whether directories that are made here have the mark of an unfinished copy.
-    pub(super) const fn marks(&self) -> bool {
+    pub(in crate::copy) const fn marks(&self) -> bool {
         self.marks
     }
 
     /// The same directory as `frame`, of which nothing is known any more, but for what this run has made in it.
-    pub(super) fn again(frame: &Rc<Self>, place: Place) -> Self {
+    pub(in crate::copy) fn again(frame: &Rc<Self>, place: Place) -> Self {
         let ignores = RefCell::new(frame.ignores());
         let (parent, relative) = (Some(Rc::clone(frame)), frame.relative.clone());
         let (source, given) = (frame.source, Rc::clone(&frame.given));
@@ -117,7 +117,7 @@ impl Frame {
 
     /// A directory made for a source directory with these attributes, or found in its place. `name` is its name below SRC, and none
     /// for SRC itself.
-    pub(super) fn below(
+    pub(in crate::copy) fn below(
         parent: &Rc<Self>,
         place: Place,
         name: Option<&[u8]>,
@@ -136,19 +136,19 @@ impl Frame {
     }
 
     /// Notes that something is copied into the directory; as [`Frame::touch_names`].
-    pub(super) async fn touch(&self, context: Context<'_>) {
+    pub(in crate::copy) async fn touch(&self, context: Context<'_>) {
         self.set_filled(true);
         self.touch_names(context).await;
     }
 
     /// Notes whether anything was copied into the directory.
-    pub(super) fn set_filled(&self, is_filled: bool) {
+    pub(in crate::copy) fn set_filled(&self, is_filled: bool) {
         self.is_filled.set(is_filled);
     }
 
     /// Notes that something in the directory changes, so that its times do. Where its mode does not let its owner do that, it gets
     /// another, until its own is set at the end.
-    pub(super) async fn touch_names(&self, context: Context<'_>) {
+    pub(in crate::copy) async fn touch_names(&self, context: Context<'_>) {
         self.is_touched.set(true);
         if let Some(was) = self.was.filter(|was| self.last.is_some() && was.mode & 0o300 != 0o300) {
             let wider = Attributes { mode: was.mode | 0o300, ..was };
@@ -161,12 +161,12 @@ impl Frame {
     }
 
     /// Whether anything in the directory has changed.
-    pub(super) fn is_touched(&self) -> bool {
+    pub(in crate::copy) fn is_touched(&self) -> bool {
         self.is_touched.get()
     }
 
     /// Returns the names that lead to it, on a server.
-    pub(super) fn chain(&self) -> Chain {
+    pub(in crate::copy) fn chain(&self) -> Chain {
         let find = || {
             let above = self.parent.as_ref().map(|parent| parent.chain()).unwrap_or_default();
             match &self.place {
@@ -182,7 +182,7 @@ impl Frame {
     ///
     /// # Errors
     /// What looking fails of.
-    pub(super) async fn holds(&self, begun: Option<Instant>, context: Context<'_>) -> Result<bool> {
+    pub(in crate::copy) async fn holds(&self, begun: Option<Instant>, context: Context<'_>) -> Result<bool> {
         match (&self.place, begun) {
             (Place::Planned(_), _) => Ok(true),
             (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, context).await,
@@ -201,12 +201,12 @@ impl Frame {
     }
 
     /// Whether it is the directory that the user named, or the one that holds that.
-    pub(super) const fn is_top(&self) -> bool {
+    pub(in crate::copy) const fn is_top(&self) -> bool {
         self.parent.is_none()
     }
 
     /// Whether its name leads to it, on this machine.
-    pub(super) fn is_at_its_name(&self) -> bool {
+    pub(in crate::copy) fn is_at_its_name(&self) -> bool {
         let Place::Local { directory, .. } = &self.place else { return true };
         match self.parent.as_ref().map(|parent| &parent.place) {
             _ if self.is_again => true,
@@ -216,47 +216,47 @@ impl Frame {
     }
 
     /// Notes that a journal is put beside a file in it.
-    pub(super) fn note_journal(&self) {
+    pub(in crate::copy) fn note_journal(&self) {
         self.has_journals.set(true);
     }
 
     /// Whether there may be journals in it: in a directory that this run has created there are none but its own.
-    pub(super) fn may_have_journals(&self) -> bool {
+    pub(in crate::copy) fn may_have_journals(&self) -> bool {
         self.has_journals.get() || !self.place.was_created()
     }
 
     /// Whether it stands for one that was filled before.
-    pub(super) const fn is_again(&self) -> bool {
+    pub(in crate::copy) const fn is_again(&self) -> bool {
         self.is_again
     }
 
     /// Returns its path below SRC.
-    pub(super) fn relative(&self) -> &[u8] {
+    pub(in crate::copy) fn relative(&self) -> &[u8] {
         &self.relative
     }
 
     /// Returns the patterns of what is left out in it.
-    pub(super) fn ignores(&self) -> Option<Rc<Ignores>> {
+    pub(in crate::copy) fn ignores(&self) -> Option<Rc<Ignores>> {
         self.ignores.borrow().clone()
     }
 
     /// Sets the patterns of what is left out in it.
-    pub(super) fn set_ignores(&self, ignores: Option<Rc<Ignores>>) {
+    pub(in crate::copy) fn set_ignores(&self, ignores: Option<Rc<Ignores>>) {
         *self.ignores.borrow_mut() = ignores;
     }
 
     /// Adds a name that its source has.
-    pub(super) fn add_name(&self, name: &[u8]) {
+    pub(in crate::copy) fn add_name(&self, name: &[u8]) {
         self.names.borrow_mut().insert(name.to_vec());
     }
 
     /// Adds a name that is copied.
-    pub(super) fn add_taken(&self, name: &[u8]) {
+    pub(in crate::copy) fn add_taken(&self, name: &[u8]) {
         self.taken.borrow_mut().insert(name.to_vec());
     }
 
     /// Returns the names that its source has, and those of them that are copied; they are not needed any more.
-    pub(super) fn take_names(&self) -> [BTreeSet<Vec<u8>>; 2] {
+    pub(in crate::copy) fn take_names(&self) -> [BTreeSet<Vec<u8>>; 2] {
         [self.names.take(), self.taken.take()]
     }
 
@@ -270,7 +270,7 @@ impl Frame {
     }
 
     /// Whether what is copied here, or into one above it, is from this source directory.
-    pub(super) fn is_copied_from(&self, source: (u64, u64)) -> bool {
+    pub(in crate::copy) fn is_copied_from(&self, source: (u64, u64)) -> bool {
         let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
         frames.into_iter().any(|frame| frame.source == Some(source))
     }
@@ -279,7 +279,7 @@ impl Frame {
     ///
     /// # Errors
     /// What looking at the directories fails of.
-    pub(super) async fn is_inside(&self, node: &Node) -> Result<bool> {
+    pub(in crate::copy) async fn is_inside(&self, node: &Node) -> Result<bool> {
         let mut next = Some(self);
         while let Some(frame) = next {
             if frame.place.is_directory(node).await? {
@@ -300,7 +300,7 @@ impl Frame {
     ///
     /// # Errors
     /// The first failure to set mode or times.
-    pub(super) async fn release(
+    pub(in crate::copy) async fn release(
         frame: Rc<Self>,
         context: Context<'_>,
         preserve: bool,

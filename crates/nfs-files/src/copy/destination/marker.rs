@@ -4,9 +4,9 @@ use std::{fmt::Display, io::Read};
 
 use nfs_wireless_client::{self as client, Client, FileHandle, FileType, NfsStatus};
 
-use super::{
-    node::{Kind, Node},
-    place::{Place, RemotePlace},
+use crate::copy::{
+    destination::{Place, RemotePlace},
+    source::{Kind, Node},
 };
 use crate::{
     context::Context,
@@ -21,7 +21,7 @@ const MOST_BYTES: u32 = 4096;
 
 /// Returns what the mark of a copy of this directory holds: its path, and on a line of its own what tells it from others in whatever
 /// words it is named. Nothing if that is too long, which is the mark of a copy of any directory.
-pub(super) fn of(source: &Node) -> Vec<u8> {
+pub(in crate::copy) fn of(source: &Node) -> Vec<u8> {
     let mark = [&source.path()[..], format!("\n{:016x}", fnv1a(&source.resume_key())).as_bytes()].concat();
     if mark.len() > MOST_BYTES as usize { Vec::new() } else { mark }
 }
@@ -32,7 +32,7 @@ fn split(mark: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Returns what the mark in a directory on this machine holds, if there is one.
-pub(super) fn local(directory: &Directory) -> Option<Vec<u8>> {
+pub(in crate::copy) fn local(directory: &Directory) -> Option<Vec<u8>> {
     directory.stat(MARKER).ok()??;
     let mut bytes = Vec::new();
     // That of somebody else may be the mark of any copy, and so may what is no file.
@@ -46,7 +46,7 @@ pub(super) fn local(directory: &Directory) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// What can be done.
-pub(super) fn check_own(directory: &Directory) -> Result<()> {
+pub(in crate::copy) fn check_own(directory: &Directory) -> Result<()> {
     if !matches!(directory.stat(MARKER), Ok(Some(_))) || matches!(directory.read_own(MARKER), Ok(Some(_))) {
         return Ok(());
     }
@@ -61,7 +61,10 @@ pub(super) fn check_own(directory: &Directory) -> Result<()> {
 ///
 /// # Errors
 /// Those of LOOKUP and READ.
-pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Option<Vec<u8>>, client::Error> {
+pub(in crate::copy) async fn remote(
+    client: &Client,
+    directory: FileHandle,
+) -> Result<Option<Vec<u8>>, client::Error> {
     let mark = match client.lookup(directory, MARKER).await {
         Err(error) if is_missing(&error) => return Ok(None),
         mark => mark?,
@@ -81,7 +84,7 @@ pub(super) async fn remote(client: &Client, directory: FileHandle) -> Result<Opt
 ///
 /// # Errors
 /// It is one of another directory. `hint` says what else can be done.
-pub(super) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &str) -> Result<()> {
+pub(in crate::copy) fn check(directory: impl Display, mark: &[u8], source: &[u8], hint: &str) -> Result<()> {
     let ((path, key), (source_path, source_key)) = (split(mark), split(source));
     if mark.is_empty() || source.is_empty() || path == source_path || key == source_key {
         return Ok(());
@@ -98,7 +101,7 @@ impl Place {
     ///
     /// # Errors
     /// The mark cannot be read.
-    pub(super) async fn mark(&self, context: Context<'_>) -> Result<Option<Vec<u8>>> {
+    pub(in crate::copy) async fn mark(&self, context: Context<'_>) -> Result<Option<Vec<u8>>> {
         match self.present(context, MARKER).await? {
             None => return Ok(None),
             Some(mark) if mark.kind != Kind::File || mark.attributes.size == 0 => {

@@ -6,10 +6,10 @@ use futures_util::future::try_join;
 use nfs_wireless_client::{Client, File};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{
+use crate::copy::{
     Links, Run,
-    node::{Node, Origin},
-    place::Place,
+    destination::Place,
+    source::{Node, Origin},
 };
 use crate::{
     context::Context,
@@ -30,7 +30,7 @@ const NAMED_RANGES: usize = 4;
 
 /// What a stream of bytes was: the BLAKE3 hash of every chunk.
 #[derive(Debug, Default)]
-pub(super) struct Digest {
+pub(in crate::copy) struct Digest {
     bytes: u64,
     complete: Vec<blake3::Hash>,
     /// The chunk that has begun.
@@ -40,12 +40,12 @@ pub(super) struct Digest {
 
 impl Digest {
     /// Returns how many there were.
-    pub(super) const fn bytes(&self) -> u64 {
+    pub(in crate::copy) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Takes in the next bytes.
-    pub(super) fn update(&mut self, mut bytes: &[u8]) {
+    pub(in crate::copy) fn update(&mut self, mut bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
             let (piece, rest) = bytes.split_at(bytes.len().min(CHUNK_BYTES - self.hashed));
@@ -100,7 +100,7 @@ impl Digest {
 impl Run<'_> {
     /// Whether a copy is to be read back: because the user wants it, or because the network may have put fragments of
     /// different datagrams together.
-    pub(super) fn is_to_be_verified(&self, node: &Node, place: Option<&Place>) -> bool {
+    pub(in crate::copy) fn is_to_be_verified(&self, node: &Node, place: Option<&Place>) -> bool {
         let source = match &node.origin {
             Origin::Remote(file) => Some(&file.client),
             Origin::Local(_) | Origin::Standard => None,
@@ -118,7 +118,7 @@ impl Run<'_> {
 
     /// Compares a copy with its source, of which `length` bytes were copied, or with what it `was` if that cannot be read again;
     /// whatever can be is read again.
-    pub(super) async fn verify(
+    pub(in crate::copy) async fn verify(
         &self,
         node: &Node,
         was: Option<&Digest>,
@@ -136,7 +136,7 @@ impl Run<'_> {
     }
 
     /// Returns where a copy differs from its source, as for [`Run::verify`]; `None` if there is nothing to compare.
-    pub(super) async fn differences(
+    pub(in crate::copy) async fn differences(
         &self,
         node: &Node,
         was: Option<&Digest>,
@@ -187,7 +187,12 @@ impl Run<'_> {
     }
 
     /// Compares what was written to something that cannot be read back with its source, which is read again.
-    pub(super) async fn verify_output(&self, node: &Node, was: &Digest, target: &Name) -> Result<()> {
+    pub(in crate::copy) async fn verify_output(
+        &self,
+        node: &Node,
+        was: &Digest,
+        target: &Name,
+    ) -> Result<()> {
         let Origin::Remote(file) = &node.origin else { return Ok(()) };
         let mut source = File::new(file.client.clone(), file.handle);
         let source = Digest::of(&mut source, self.context).await;

@@ -14,7 +14,7 @@ use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
 use rustix::fs::Stat;
 use tokio::io::AsyncReadExt;
 
-use super::kept;
+use super::resume::state;
 use crate::{
     context::Context,
     error::{Result, ResultExt, is_missing, local, remote_error, show},
@@ -244,9 +244,9 @@ impl Node {
         match &self.origin {
             Origin::Local(path) => {
                 let path = fs::canonicalize(&**path).unwrap_or_else(|_| path.to_path_buf());
-                kept::key([&file.to_le_bytes()[..], path.as_os_str().as_bytes()])
+                state::key([&file.to_le_bytes()[..], path.as_os_str().as_bytes()])
             }
-            Origin::Remote(source) => kept::key([&file_system.to_le_bytes()[..], source.handle.as_bytes()]),
+            Origin::Remote(source) => state::key([&file_system.to_le_bytes()[..], source.handle.as_bytes()]),
             Origin::Standard => Vec::new(),
         }
     }

@@ -21,12 +21,12 @@ use super::{
 use crate::{
     copy::{
         Run,
-        node::{Attributes, Kind, Node, RemoteFile},
-        place::{Present, SET_ID},
+        destination::{Present, SET_ID},
+        file::stream::Filled,
+        file::verify::Digest,
+        file::version::{Pieces, Since, Told, WHOLE_BYTES, told},
         resume::{Receiving, SMALL_BYTES},
-        stream::Filled,
-        verify::Digest,
-        version::{Pieces, Since, Told, WHOLE_BYTES, told},
+        source::{Attributes, Kind, Node, RemoteFile},
     },
     error::{Partial, Result, ResultExt, full_disk, io_text, is_full, local, show},
     event::Name,

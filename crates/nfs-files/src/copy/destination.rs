@@ -1,6 +1,10 @@
 //! Destination directories, on this machine or on a server.
 
+pub(in crate::copy) mod directory;
+pub(in crate::copy) mod early_create;
+pub(in crate::copy) mod marker;
 mod names;
+pub(in crate::copy) mod one_name;
 mod remote;
 
 use std::{fmt::Display, os::unix::ffi::OsStringExt, time::Duration};
@@ -14,10 +18,10 @@ use rustix::fs::Stat;
 
 pub(super) use self::{names::SET_ID, remote::RemotePlace};
 use super::{
-    kept,
-    node::{Attributes, Kind, Node, Origin},
+    file::Replaces,
+    resume::state,
+    source::{Attributes, Kind, Node, Origin},
     tags::Tags,
-    transfer::Replaces,
 };
 use crate::{
     context::Context,
@@ -369,11 +373,11 @@ impl Place {
         match self {
             Self::Local { directory, .. } => {
                 let (device, inode) = directory.number();
-                kept::key([&device.to_le_bytes()[..], &inode.to_le_bytes()].into_iter().chain(name))
+                state::key([&device.to_le_bytes()[..], &inode.to_le_bytes()].into_iter().chain(name))
             }
             Self::Remote(place) => match name {
                 Some(name) => target_key(place.handle, name),
-                None => kept::key([place.handle.as_bytes()]),
+                None => state::key([place.handle.as_bytes()]),
             },
             Self::Planned(_) => Vec::new(),
         }
@@ -455,7 +459,7 @@ fn made_by_another(directory: impl Display) -> Error {
 
 /// Returns what stands for a name in a directory of a server, in the state of later runs.
 pub(super) fn target_key(directory: FileHandle, name: &[u8]) -> Vec<u8> {
-    kept::key([directory.as_bytes(), name])
+    state::key([directory.as_bytes(), name])
 }
 
 /// Returns the attributes that set these times.

@@ -6,10 +6,10 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 use nfs_wireless_client::{self as client, Client, FileHandle};
 
-use super::node::Attributes;
+use crate::copy::source::Attributes;
 
 /// Files up to this size are looked at whole.
-pub(super) const WHOLE_BYTES: u64 = 64 << 10;
+pub(in crate::copy) const WHOLE_BYTES: u64 = 64 << 10;
 
 /// Of larger ones so many pieces are, at equal distances, the first and the last among them.
 const PIECES: u64 = 16;
@@ -19,7 +19,7 @@ const PIECE_BYTES: u64 = 4 << 10;
 
 /// What has become of a source since its copy was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Since {
+pub(in crate::copy) enum Since {
     /// Nothing that is known.
     Same,
     /// Something was appended: what was there is the same, as far as it was looked at.
@@ -30,7 +30,7 @@ pub(super) enum Since {
 
 /// What the attributes of a source tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(in crate::copy) enum Told {
     /// This is what has become of it.
     Is(Since),
     /// It is this if the pieces of what was there are the same.
@@ -38,7 +38,7 @@ pub(super) enum Told {
 }
 
 /// Compares the attributes of a source with those that it had.
-pub(super) fn told(now: &Attributes, before: &Attributes) -> Told {
+pub(in crate::copy) fn told(now: &Attributes, before: &Attributes) -> Told {
     let is_as_long = now.size == before.size;
     if now.file.1 != before.file.1
         || now.size < before.size
@@ -66,11 +66,11 @@ fn pieces(size: u64) -> impl Iterator<Item = (u64, usize)> {
 
 /// What the pieces of a local file were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sample(blake3::Hash);
+pub(in crate::copy) struct Sample(blake3::Hash);
 
 /// What looking at a local file has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(in crate::copy) enum Looked {
     /// It has as many bytes as its size says, and these pieces.
     Whole(Sample),
     /// It has more or fewer.
@@ -82,7 +82,7 @@ impl Sample {
     ///
     /// # Errors
     /// What reading the file fails of.
-    pub(super) fn look(file: &File, size: u64) -> io::Result<Looked> {
+    pub(in crate::copy) fn look(file: &File, size: u64) -> io::Result<Looked> {
         let mut hasher = blake3::Hasher::new();
         // One byte more than a piece has: behind the last one nothing is to come.
         let mut buffer = vec![0; pieces(size).map(|(_, length)| length).max().unwrap_or(0) + 1];
@@ -98,7 +98,7 @@ impl Sample {
     }
 
     /// Whether the first `size` bytes of a file have these pieces still.
-    pub(super) fn is_of(&self, file: &File, size: u64) -> io::Result<bool> {
+    pub(in crate::copy) fn is_of(&self, file: &File, size: u64) -> io::Result<bool> {
         let mut hasher = blake3::Hasher::new();
         for (start, length) in pieces(size) {
             let mut piece = vec![0; length];
@@ -126,7 +126,7 @@ fn fill(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 /// Something of which pieces can be read.
-pub(super) enum Pieces<'a> {
+pub(in crate::copy) enum Pieces<'a> {
     Local(&'a File),
     Remote(&'a Client, FileHandle),
 }
@@ -162,7 +162,7 @@ impl Pieces<'_> {
     ///
     /// # Errors
     /// What reading them fails of.
-    pub(super) async fn are_same(&self, other: &Self, size: u64) -> Result<bool, client::Error> {
+    pub(in crate::copy) async fn are_same(&self, other: &Self, size: u64) -> Result<bool, client::Error> {
         for (start, length) in pieces(size) {
             let piece = self.read(start, length).await?;
             if piece.len() < length || piece != other.read(start, length).await? {

@@ -13,11 +13,11 @@ use std::{
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use unicode_normalization::UnicodeNormalization;
 
-use super::{
+use crate::copy::{
     Overwrite, Run,
-    frame::Frame,
-    node::Node,
-    place::{Place, Present},
+    destination::directory::Frame,
+    destination::{Place, Present},
+    source::Node,
 };
 use crate::{
     error::{Error, Result},
@@ -27,7 +27,7 @@ use crate::{
 
 /// The names of a destination directory that this run has to do with.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(in crate::copy) struct Names {
     by_key: RefCell<HashMap<u64, Vec<Vec<u8>>>>,
     in_use: RefCell<HashMap<u64, Arc<Mutex<()>>>>,
     /// The files on this machine that were made in it, by their numbers.
@@ -46,7 +46,7 @@ struct Merged {
 }
 
 /// The turn of a name: while it lasts, nothing is done about others that may be the same to a file system.
-pub(super) struct Turn<'a> {
+pub(in crate::copy) struct Turn<'a> {
     names: &'a Names,
     key: u64,
     held: Option<OwnedMutexGuard<()>>,
@@ -64,12 +64,12 @@ impl Drop for Turn<'_> {
 
 impl Names {
     /// Those of a directory that several sources go into.
-    pub(super) fn merged() -> Self {
+    pub(in crate::copy) fn merged() -> Self {
         Self { merged: Some(Merged::default()), ..Self::default() }
     }
 
     /// Returns those of a directory below this one.
-    pub(super) fn below(&self, name: Option<&[u8]>) -> Rc<Self> {
+    pub(in crate::copy) fn below(&self, name: Option<&[u8]>) -> Rc<Self> {
         match (&self.merged, name) {
             (Some(merged), Some(name)) => {
                 let mut below = merged.below.borrow_mut();
@@ -88,7 +88,7 @@ impl Names {
     }
 
     /// Waits for the turn of a name.
-    pub(super) async fn turn(&self, name: &[u8]) -> Turn<'_> {
+    pub(in crate::copy) async fn turn(&self, name: &[u8]) -> Turn<'_> {
         let key = fnv1a(&folded(name));
         let lock = Arc::clone(self.in_use.borrow_mut().entry(key).or_default());
         let held = Some(lock.lock_owned().await);
@@ -107,19 +107,19 @@ impl Names {
     }
 
     /// Notes a file on this machine that has got its name.
-    pub(super) fn add_made(&self, number: u64, name: &[u8]) {
+    pub(in crate::copy) fn add_made(&self, number: u64, name: &[u8]) {
         self.made.borrow_mut().insert(number, name.to_vec());
     }
 
     /// Returns the other name under which a file on this machine was made in this run.
-    pub(super) fn made_as(&self, number: u64, name: &[u8]) -> Option<Vec<u8>> {
+    pub(in crate::copy) fn made_as(&self, number: u64, name: &[u8]) -> Option<Vec<u8>> {
         self.made.borrow().get(&number).filter(|made| *made != name).cloned()
     }
 }
 
 impl Run<'_> {
     /// Waits for the turn of a name, and refuses it if the destination takes it for another one that this run has to do with.
-    pub(super) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
+    pub(in crate::copy) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
         let turn = frame.given().turn(name).await;
         for other in frame.given().add(&turn, name) {
             self.refuse_if_one(&frame.place, name, &other).await?;
@@ -128,7 +128,7 @@ impl Run<'_> {
     }
 
     /// Refuses a source for a name that another one has become: of two files one would be left.
-    pub(super) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> Result<()> {
+    pub(in crate::copy) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> Result<()> {
         if self.copy.overwrite != Overwrite::Always {
             return Ok(());
         }
@@ -143,7 +143,12 @@ impl Run<'_> {
     }
 
     /// Refuses a name if what has it is what has the other one, too.
-    pub(super) async fn refuse_if_one(&self, place: &Place, name: &[u8], other: &[u8]) -> Result<()> {
+    pub(in crate::copy) async fn refuse_if_one(
+        &self,
+        place: &Place,
+        name: &[u8],
+        other: &[u8],
+    ) -> Result<()> {
         let [this, that] =
             [place.look_up(self.context, name).await?, place.look_up(self.context, other).await?];
         let (Some(this), Some(that)) = (this, that) else { return Ok(()) };
@@ -167,7 +172,7 @@ impl Run<'_> {
 impl Place {
     /// Of names that are in the directory, takes away those that stand for what one of `wanted` leads to: the file system takes them for
     /// one, or the file would not be there.
-    pub(super) async fn without_wanted(
+    pub(in crate::copy) async fn without_wanted(
         &self,
         context: crate::context::Context<'_>,
         wanted: &BTreeSet<Vec<u8>>,

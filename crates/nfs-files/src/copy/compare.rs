@@ -6,9 +6,9 @@ use nfs_wireless_client::Time;
 
 use super::{
     Run,
-    frame::Frame,
-    node::{Attributes, Node},
-    place::Place,
+    destination::Place,
+    destination::directory::Frame,
+    source::{Attributes, Node},
 };
 use crate::{error::Result, journal::nanoseconds};
 

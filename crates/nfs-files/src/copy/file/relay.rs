@@ -6,9 +6,9 @@ use super::{Copied, Goal, MAX_VERSIONS, for_any_group, keeps_changing, part_mode
 use crate::{
     copy::{
         Run,
-        node::{Attributes, Node},
-        place::{RemotePlace, is_refused},
-        stream::Filled,
+        destination::{RemotePlace, is_refused},
+        file::stream::Filled,
+        source::{Attributes, Node},
     },
     error::{Result, ResultExt, has_status, is_missing},
     name::fresh,

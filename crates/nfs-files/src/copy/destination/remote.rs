@@ -11,9 +11,9 @@ use crate::{
     chain::Entry,
     context::Context,
     copy::{
-        node::{Attributes, Kind},
+        file::{Opened, Replaces},
         resume::SMALL_BYTES,
-        transfer::{Opened, Replaces},
+        source::{Attributes, Kind},
     },
     error::{Error, Result, ResultExt, has_status, is_missing},
     name::{self, MARKER, Tag, is_linked, is_ours},

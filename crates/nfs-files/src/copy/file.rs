@@ -1,8 +1,11 @@
 //! One regular file, from beginning to end.
 
-mod receive;
+mod download;
 mod relay;
-mod send;
+pub mod stream;
+mod upload;
+pub(in crate::copy) mod verify;
+pub(in crate::copy) mod version;
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,15 +16,15 @@ use std::{
 
 use nfs_wireless_client::{self as client, Client, FileHandle, SetAttributes};
 
-pub(super) use self::send::Watched;
+pub(super) use self::upload::Watched;
 use super::{
     Links, Options, Overwrite, Run,
     decision::MOST_DECISIONS,
-    frame::Frame,
-    node::{Attributes, Kind, Node, Origin, RemoteFile},
-    place::{Place, Present, RemotePlace, is_refused},
+    destination::directory::Frame,
+    destination::{Place, Present, RemotePlace, is_refused},
+    file::verify::Digest,
     resume::{Receiving, SMALL_BYTES},
-    verify::Digest,
+    source::{Attributes, Kind, Node, Origin, RemoteFile},
 };
 use crate::{
     error::{Error, Result, ResultExt, about, local},

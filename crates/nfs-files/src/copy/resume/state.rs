@@ -10,10 +10,10 @@ use std::{
 use crate::{local::Directory, name::fnv1a};
 
 /// Bytes that say which server the run that holds the lock copies to.
-pub(super) const HOLDER_BYTES: u64 = 8;
+pub(in crate::copy) const HOLDER_BYTES: u64 = 8;
 
 /// Returns a key of several parts, none of which can be taken for another.
-pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+pub(in crate::copy) fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut key = Vec::new();
     for part in parts {
         key.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -31,7 +31,7 @@ pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
 ///
 /// # Errors
 /// `WouldBlock` when another run copies to the same target.
-pub(super) fn lock(
+pub(in crate::copy) fn lock(
     directory: &Directory,
     name: &[u8],
     server: Option<SocketAddr>,

@@ -20,11 +20,11 @@ use super::{
 use crate::{
     copy::{
         Links, Run,
-        node::{Attributes, Node},
-        place::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
+        destination::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
+        file::stream::on_thread,
+        file::version::{Looked, Sample, Since, Told, told},
         resume::{Earlier, SMALL_BYTES, Sending},
-        stream::on_thread,
-        version::{Looked, Sample, Since, Told, told},
+        source::{Attributes, Node},
     },
     error::{Error, ErrorKind, Partial, Result, ResultExt, full_server, has_no_room, local},
     event::{Name, Warning},

@@ -5,13 +5,13 @@ use std::time::Duration;
 use nfs_wireless_client::{Client, Entry, FileHandle, SetAttributes};
 use tokio::task::JoinHandle;
 
-use super::{
+use crate::copy::{
     Options, Overwrite,
-    node::{Kind, Node, Origin},
-    place::target_key,
+    destination::target_key,
+    file::{mode, part_mode},
     resume::{Earlier, SMALL_BYTES},
+    source::{Kind, Node, Origin},
     tags::Tags,
-    transfer::{mode, part_mode},
 };
 use crate::local::StateHome;
 
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_millis(100);
 
 /// What could be made ahead.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead<'a> {
+pub(in crate::copy) struct Ahead<'a> {
     attributes: SetAttributes,
     tags: &'a Tags,
     /// Where an earlier run may have left the state of a part of it.
@@ -29,7 +29,7 @@ pub(super) struct Ahead<'a> {
 
 /// A file that is being made ahead.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(in crate::copy) struct Making {
     client: Client,
     directory: FileHandle,
     name: Vec<u8>,
@@ -39,7 +39,7 @@ pub(super) struct Making {
 
 impl<'a> Ahead<'a> {
     /// Returns what the copy of a file to a server could begin with; `None` where what is there decides whether it is copied at all.
-    pub(super) fn of(copy: &'a Options, tags: &'a Tags, node: &Node) -> Option<Self> {
+    pub(in crate::copy) fn of(copy: &'a Options, tags: &'a Tags, node: &Node) -> Option<Self> {
         let Node { origin: Origin::Local(_), kind: Kind::File, attributes: source } = node else {
             return None;
         };
@@ -53,13 +53,13 @@ impl<'a> Ahead<'a> {
 
     /// Whether the path is long, and no earlier run has left anything of `name` in `directory` that
     /// would be resumed.
-    pub(super) fn pays(&self, client: &Client, directory: FileHandle, name: &[u8]) -> bool {
+    pub(in crate::copy) fn pays(&self, client: &Client, directory: FileHandle, name: &[u8]) -> bool {
         let exists = |state| Earlier::exists(state, &target_key(directory, name));
         client.round_trip() >= LONG && !self.state.is_some_and(exists)
     }
 
     /// Begins to make the temporary file of `name`.
-    pub(super) fn make(self, client: &Client, directory: FileHandle, name: &[u8]) -> Making {
+    pub(in crate::copy) fn make(self, client: &Client, directory: FileHandle, name: &[u8]) -> Making {
         let (client, name) = (client.clone(), name.to_vec());
         let temporary = self.tags.own().temporary(&name);
         let task = {
@@ -73,17 +73,17 @@ impl<'a> Ahead<'a> {
 
 impl Making {
     /// Whether this is the temporary file of `name` in `directory`.
-    pub(super) fn is_of(&self, directory: FileHandle, name: &[u8]) -> bool {
+    pub(in crate::copy) fn is_of(&self, directory: FileHandle, name: &[u8]) -> bool {
         self.directory == directory && self.name == name
     }
 
     /// Returns the file, empty, once it is made; `None` if it could not be.
-    pub(super) async fn finish(self) -> Option<Entry> {
+    pub(in crate::copy) async fn finish(self) -> Option<Entry> {
         self.task.await.ok().flatten()
     }
 
     /// Begins to remove the file once it is made. Where that fails, what is left is what the next copy to this name removes.
-    pub(super) fn discard(self) -> JoinHandle<()> {
+    pub(in crate::copy) fn discard(self) -> JoinHandle<()> {
         tokio::spawn(async move {
             if let Ok(Some(_)) = self.task.await {
                 let _ = self.client.remove(self.directory, &self.temporary).await;

@@ -8,14 +8,14 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
+use crate::copy::{
     Links, Overwrite, Run,
-    node::{Attributes, Kind, Node, Origin, RemoteFile},
+    file::verify::Digest,
+    file::version::{Pieces, Since, Told, told},
+    file::{Patience, differ},
     plan::Output,
     resume::SMALL_BYTES,
-    transfer::{Patience, differ},
-    verify::Digest,
-    version::{Pieces, Since, Told, told},
+    source::{Attributes, Kind, Node, Origin, RemoteFile},
 };
 use crate::{
     context::Context,
@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Keeps streams below a rate, all of them together.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(in crate::copy) struct Throttle {
     /// In bit/s.
     rate: Option<u64>,
     /// When the next chunk may go.
@@ -38,7 +38,7 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    pub(super) fn new(rate: Option<u64>) -> Self {
+    pub(in crate::copy) fn new(rate: Option<u64>) -> Self {
         Self { rate, next: Cell::new(None) }
     }
 
@@ -56,7 +56,7 @@ impl Throttle {
 }
 
 /// What a stream failed at.
-pub(super) enum StreamError {
+pub(in crate::copy) enum StreamError {
     Read(io::Error),
     Write(io::Error),
 }
@@ -71,14 +71,14 @@ impl StreamError {
 }
 
 /// Does what may wait for long on a thread of its own.
-pub(super) async fn on_thread<T: Send + 'static>(
+pub(in crate::copy) async fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await?
 }
 
 /// What came of copying a stream to a server.
-pub(super) enum Filled {
+pub(in crate::copy) enum Filled {
     /// All of it is there, and this is what it was.
     Complete(Box<Digest>),
     /// The source changed meanwhile and is this now.
@@ -210,7 +210,7 @@ impl<'a> Reading<'a> {
 }
 
 /// Moves everything from one side to the other; `see` is shown the bytes. The writer is not flushed.
-pub(super) async fn pump(
+pub(in crate::copy) async fn pump(
     source: &mut Input<'_>,
     sink: &mut (impl AsyncWrite + Unpin),
     context: Context<'_>,
@@ -251,7 +251,7 @@ pub async fn to_stdout(found: Found, context: Context<'_>) -> Result<()> {
 
 impl Run<'_> {
     /// Writes a source to something that takes bytes in order.
-    pub(super) async fn to_output(&self, node: &Node, output: &Output) -> Result<()> {
+    pub(in crate::copy) async fn to_output(&self, node: &Node, output: &Output) -> Result<()> {
         let Origin::Remote(file) = &node.origin else {
             return Err(Error::usage(format!("{node}: is not on a server")));
         };
@@ -327,7 +327,7 @@ impl Run<'_> {
 
     /// Fills a new file on a server from a stream that had these `attributes` when it was begun; the bytes are on stable storage
     /// then.
-    pub(super) async fn fill(
+    pub(in crate::copy) async fn fill(
         &self,
         node: &Node,
         attributes: Attributes,
@@ -381,7 +381,7 @@ impl Run<'_> {
     }
 
     /// Reads a file on a server to its end, wherever that is, into a local one.
-    pub(super) async fn drain(
+    pub(in crate::copy) async fn drain(
         &self,
         node: &Node,
         attributes: Attributes,

@@ -14,12 +14,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use nfs_wireless_client::FileHandle;
 use tokio::time::Instant;
 
-use super::{
+use crate::copy::{
     Run, Work,
+    destination::directory::Frame,
+    destination::{Place, Present},
     filter::below,
-    frame::Frame,
-    node::{Attributes, Kind, Node, Origin},
-    place::{Place, Present},
+    source::{Attributes, Kind, Node, Origin},
     sync::Syncing,
 };
 use crate::{
@@ -34,18 +34,18 @@ const IN_FLIGHT: usize = 16;
 
 /// What one directory of the destination has more than its source.
 #[derive(Debug)]
-pub(super) struct Surplus {
-    pub(super) frame: Rc<Frame>,
+pub(in crate::copy) struct Surplus {
+    pub(in crate::copy) frame: Rc<Frame>,
     /// The names that were taken from the source.
-    pub(super) taken: BTreeSet<Vec<u8>>,
-    pub(super) entries: Vec<(Vec<u8>, Present)>,
+    pub(in crate::copy) taken: BTreeSet<Vec<u8>>,
+    pub(in crate::copy) entries: Vec<(Vec<u8>, Present)>,
     /// Whether they are in the way of something that is to be copied.
-    pub(super) is_in_the_way: bool,
+    pub(in crate::copy) is_in_the_way: bool,
 }
 
 /// All that is to be deleted.
 #[derive(Debug)]
-pub(super) struct Deletions {
+pub(in crate::copy) struct Deletions {
     doomed: Vec<Doomed>,
     /// Directories in which something stays.
     kept: BTreeSet<(usize, Vec<u8>)>,
@@ -89,7 +89,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Why nothing is deleted.
-    pub(super) async fn find_deletions(
+    pub(in crate::copy) async fn find_deletions(
         &self,
         sync: &Syncing,
         groups: &[Surplus],
@@ -141,7 +141,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Why nothing of it is deleted, or what ends the run.
-    pub(super) async fn delete(
+    pub(in crate::copy) async fn delete(
         &self,
         groups: &[Surplus],
         deletions: &Deletions,
@@ -206,7 +206,7 @@ impl Run<'_> {
     }
 
     /// Finds what only the destination has, once its source is listed.
-    pub(super) async fn find_surplus(&self, sync: &Syncing, frame: &Rc<Frame>) -> Result<()> {
+    pub(in crate::copy) async fn find_surplus(&self, sync: &Syncing, frame: &Rc<Frame>) -> Result<()> {
         let [mut names, taken] = frame.take_names();
         if frame.relative().is_empty() {
             sync.is_root_empty.set(names.is_empty());
@@ -433,7 +433,7 @@ impl Run<'_> {
 
 impl Syncing {
     /// Adds what is in the way of something.
-    pub(super) fn add_surplus(&self, work: &Work, present: Present) {
+    pub(in crate::copy) fn add_surplus(&self, work: &Work, present: Present) {
         let entries = work.name.iter().map(|name| (name.clone(), present)).collect();
         let (frame, taken) = (Rc::clone(&work.frame), BTreeSet::new());
         self.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: true });

@@ -10,10 +10,10 @@ use crate::{
     chain::{self, Chain, Entry},
     context::Context,
     copy::{
-        frame::Frame,
-        node::Kind,
+        destination::directory::Frame,
+        file::{Replaces, Version},
+        source::Kind,
         tags::Tags,
-        transfer::{Replaces, Version},
     },
     error::{Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
