@@ -1,7 +1,7 @@
 //! What `nfsw mount` holds on the disk of this machine, for later mounts of the same directory of the same server.
 //!
 //! Every directory that was ever mounted has a [`Root`] in the cache directory, named by the identity of its server's root, so that
-//! another server at the same address has another one. In it lie records and data of objects, which [`DiskStore`] reads and writes
+//! another server at the same address has another one. In it lie records and data of objects, which `DiskStore` reads and writes
 //! for an [`nfs_cache::Cache`].
 
 mod disk;
