@@ -51,7 +51,7 @@ fn crates_depend_in_one_direction_only() {
     ]);
     // Servers and links for the tests of a crate alone.
     let only_in_tests = BTreeMap::from([
-        ("nfs-files", &["nfs-wireless-server", "private-servers"][..]),
+        ("nfs-files", &["nfs-object-store", "nfs-wireless-server", "private-servers"][..]),
         ("nfs-object-store", &["linkemu", "nfs-wireless-server", "private-servers"]),
         ("nfs-mount", &["private-servers"]),
         ("nfsw", &["nfs-cache", "private-servers"]),

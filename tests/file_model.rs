@@ -13,7 +13,8 @@ use std::{
 };
 
 use nfs_wireless_client::{
-    BlockSize, Client, ClientConfig, Error, File, NfsStatus, Procedure, SetAttributes, TransportChoice,
+    BlockSize, Client, ClientConfig, Error, File, Fs, NfsStatus, OpenOptions, Procedure, SetAttributes,
+    TransportChoice,
 };
 use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
 use rand_chacha::{
@@ -200,6 +201,8 @@ struct Sequence {
     /// What the file is to hold.
     model: Vec<u8>,
     position: u64,
+    /// Whether everything is written at the end.
+    appends: bool,
     done: Vec<String>,
 }
 
@@ -222,7 +225,8 @@ impl Sequence {
         let made = client.create(client.root(), b"file", mode).await.unwrap();
         let file = File::new(client.clone(), made.handle);
         server.with_service(|service| service.set_faults(faults(transport, &mut random)));
-        Self { seed, random, server, client, file, model: Vec::new(), position: 0, done: Vec::new() }
+        let (model, done) = Default::default();
+        Self { seed, random, server, client, file, model, position: 0, appends: false, done }
     }
 
     async fn run(mut self) -> Result<(), String> {
@@ -244,8 +248,9 @@ impl Sequence {
     }
 
     async fn operate(&mut self) -> Result<(), String> {
-        match self.below(12) {
+        match self.below(13) {
             0..3 => self.seek().await,
+            12 => self.set_len().await,
             3..6 => self.write().await,
             6..9 => self.read().await,
             9 => self.flush().await,
@@ -256,8 +261,9 @@ impl Sequence {
 
     async fn seek(&mut self) -> Result<(), String> {
         let target = self.below(SIZE);
-        let from = match self.below(2) {
+        let from = match self.below(3) {
             0 => SeekFrom::Start(target),
+            1 => SeekFrom::End(target as i64 - self.model.len() as i64),
             _ => SeekFrom::Current(target as i64 - self.position as i64),
         };
         self.done.push(format!("seek to {target}"));
@@ -275,8 +281,20 @@ impl Sequence {
         Ok(())
     }
 
+    async fn set_len(&mut self) -> Result<(), String> {
+        let size = self.below(SIZE);
+        self.done.push(format!("set the length to {size}"));
+        self.file.set_len(size).await.map_err(|error| format!("set_len: {error}"))?;
+        self.model.resize(size as usize, 0);
+        let seen = self.file.metadata().await.map_err(|error| format!("metadata: {error}"))?;
+        same("size", &seen.size, &size)
+    }
+
     /// Does to the model what was done to the file.
     fn written(&mut self, data: &[u8]) {
+        if self.appends && !data.is_empty() {
+            self.position = self.model.len() as u64;
+        }
         let start = self.position as usize;
         let end = start + data.len();
         if !data.is_empty() && self.model.len() < end {
@@ -363,9 +381,17 @@ impl Sequence {
             return Ok(());
         }
         self.flush().await?;
-        self.done.push("open again".into());
-        self.file = File::new(self.client.clone(), self.file.handle());
+        self.appends = self.below(3) == 0;
         self.position = 0;
+        if self.appends {
+            self.done.push("open again, to append".into());
+            let fs = Fs::new(self.client.clone(), "/");
+            let opened = OpenOptions::new().read(true).append(true).open(&fs, "file").await;
+            self.file = opened.map_err(|error| format!("open: {error}"))?;
+        } else {
+            self.done.push("open again".into());
+            self.file = File::new(self.client.clone(), self.file.handle());
+        }
         Ok(())
     }
 

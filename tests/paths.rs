@@ -26,8 +26,27 @@ async fn connect(server: &Server, path: &str) -> Fs {
 }
 
 /// Names of a small tree, so that operations meet.
-const PATHS: [&str; 12] =
-    ["a", "b", "a/x", "a/y", "a/x/deep", "b/x", "link", "link/x", "a/../b", "missing/x", "loop", "dangling"];
+const PATHS: [&str; 18] = [
+    "a",
+    "b",
+    "a/x",
+    "a/y",
+    "a/x/deep",
+    "b/x",
+    "link",
+    "link/x",
+    "a/../b",
+    "missing/x",
+    "loop",
+    "dangling",
+    // What can only be a directory.
+    "a/",
+    "b//",
+    "link/",
+    "loop/",
+    "a/x/.",
+    "./b/./",
+];
 
 /// What both have: files, directories and links, by path.
 #[derive(PartialEq, Eq)]
@@ -66,10 +85,9 @@ async fn remote_tree(nas: &Fs) -> BTreeMap<String, Seen> {
     let (mut tree, mut open) = (BTreeMap::new(), vec![String::new()]);
     while let Some(below) = open.pop() {
         let mut listing = nas.read_dir(&below).await.unwrap();
-        while let Some(entry) = listing.next_complete().await.unwrap() {
-            let name = format!("{below}/{}", String::from_utf8(entry.name).unwrap());
-            let path = name.trim_start_matches('/');
-            let seen = match entry.metadata.unwrap().file_type {
+        while let Some(entry) = listing.next_entry().await.unwrap() {
+            let path = str::from_utf8(entry.path()).unwrap();
+            let seen = match entry.file_type().unwrap() {
                 FileType::Directory => {
                     open.push(path.to_owned());
                     Seen::Directory
@@ -98,18 +116,21 @@ fn both(what: String, there: Result<(), Error>, here: io::Result<()>) -> (String
 /// Does one operation in both places. Returns its words, and what came of it there and here.
 async fn operate(random: &mut ChaCha8Rng, nas: &Fs, local: &Path) -> (String, Outcome, Outcome) {
     let mut below = |bound: u32| random.next_u32() % bound;
-    let (path, other) = (PATHS[below(12) as usize], PATHS[below(12) as usize]);
+    let mut any_path = || PATHS[below(PATHS.len() as u32) as usize];
+    let (path, other) = (any_path(), any_path());
     let (bits, bytes, offset) = (below(64), vec![below(256) as u8; below(3000) as usize], below(4000));
     let here = local.join(path);
     let error = |error: Error| io::Error::from(error);
-    match below(15) {
+    match below(17) {
         0 => both(format!("create_dir {path}"), nas.create_dir(path).await, fs::create_dir(&here)),
-        1 => {
+        // Here std::fs wants what is above to be there.
+        1 if !path.ends_with("/.") && !path.ends_with("/./") => {
             both(format!("create_dir_all {path}"), nas.create_dir_all(path).await, fs::create_dir_all(&here))
         }
         2 => both(format!("remove_file {path}"), nas.remove_file(path).await, fs::remove_file(&here)),
         3 => both(format!("remove_dir {path}"), nas.remove_dir(path).await, fs::remove_dir(&here)),
-        4 if !path.contains("..") => {
+        // std::fs empties what such a path leads to, and fails then.
+        4 if !path.contains("..") && !path.ends_with(['/', '.']) => {
             both(format!("remove_dir_all {path}"), nas.remove_dir_all(path).await, fs::remove_dir_all(&here))
         }
         5 | 6 => {
@@ -128,7 +149,7 @@ async fn operate(random: &mut ChaCha8Rng, nas: &Fs, local: &Path) -> (String, Ou
             fs::hard_link(&here, local.join(other)),
         ),
         8 => {
-            let target = ["a", "../b", "loop", "gone", "b/x"][below(5) as usize];
+            let target = ["a", "../b", "loop", "gone", "b/x", "a/", "./gone/"][below(7) as usize];
             let what = format!("symlink {target} {path}");
             both(what, nas.symlink(target, path).await, symlink(target, &here))
         }
@@ -151,6 +172,31 @@ async fn operate(random: &mut ChaCha8Rng, nas: &Fs, local: &Path) -> (String, Ou
             let done = (nas.try_exists(path).await.map_err(error), here.try_exists());
             (format!("try_exists {path}"), of(done.0, |it| vec![it.into()]), of(done.1, |it| vec![it.into()]))
         }
+        12 => {
+            let names = |mut names: Vec<Vec<u8>>| {
+                names.sort();
+                names.concat()
+            };
+            let there = async {
+                let (mut listing, mut found) = (nas.read_dir(path).await?, Vec::new());
+                while let Some(entry) = listing.next_entry().await? {
+                    found.push(entry.file_name().to_vec());
+                }
+                Result::<_, Error>::Ok(found)
+            };
+            let here = fs::read_dir(&here)
+                .map(|listing| listing.map(|entry| entry.unwrap().file_name().as_bytes().to_vec()).collect());
+            (format!("read_dir {path}"), of(there.await.map_err(error), names), of(here, names))
+        }
+        13 => {
+            let done = (nas.symlink_metadata(path).await.map_err(error), fs::symlink_metadata(&here));
+            let kinds = |it: [bool; 3]| it.map(u8::from).to_vec();
+            (
+                format!("symlink_metadata {path}"),
+                of(done.0, |it| kinds([it.is_dir(), it.is_file(), it.is_symlink()])),
+                of(done.1, |it| kinds([it.is_dir(), it.is_file(), it.is_symlink()])),
+            )
+        }
         _ => {
             let on = |bit: u32| bits & 1 << bit != 0;
             let (mut ours, mut theirs) = (OpenOptions::new(), fs::OpenOptions::new());
@@ -160,6 +206,7 @@ async fn operate(random: &mut ChaCha8Rng, nas: &Fs, local: &Path) -> (String, Ou
                 let mut file = ours.open(nas, path).await?;
                 let mut read = Vec::new();
                 if on(0) {
+                    file.read_to_end(&mut read).await?;
                     file.seek(SeekFrom::End(-(offset as i64).min(file.metadata().await?.size as i64)))
                         .await?;
                     file.read_to_end(&mut read).await?;
@@ -178,6 +225,7 @@ async fn operate(random: &mut ChaCha8Rng, nas: &Fs, local: &Path) -> (String, Ou
                 let mut file = theirs.open(&here)?;
                 let mut read = Vec::new();
                 if on(0) {
+                    file.read_to_end(&mut read)?;
                     file.seek(SeekFrom::End(-(offset as i64).min(file.metadata()?.len() as i64)))?;
                     file.read_to_end(&mut read)?;
                 }
@@ -227,7 +275,7 @@ async fn paths_are_below_what_was_connected_to_or_absolute_and_stay_in_the_expor
     root.create_dir_all("srv/music/new").await.unwrap();
     root.write("srv/music/song", "la").await.unwrap();
     let music = connect(&server, "/srv/music").await;
-    for path in ["song", "./song", "new/../song", "/srv/music/song", "../music/song"] {
+    for path in ["song", "./song", "new/../song", "/srv/music/song", "../music/song", "//srv/./music//song"] {
         assert_eq!(music.read(path).await.unwrap(), b"la", "{path}");
     }
     music.symlink("/srv/music/song", "new/link").await.unwrap();

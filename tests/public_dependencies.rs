@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("nfs-wireless-client", &["bytes", "nfs3_types", "nfs_proto", "nfs_wire", "tokio"]),
     ("nfs-object-store", &["bytes", "futures_core", "nfs_wire", "nfs_wireless_client", "object_store"]),
     ("nfs-wireless-server", &["nfs3_types", "nfs_wire", "tokio"]),
-    ("linkemu", &["bytes"]),
+    ("linkemu", &["bytes", "tokio"]),
     ("testbed", &["linkemu", "nfs_proto", "nfs_wire", "nfs_wireless_server", "serde_core", "toml"]),
 ];
 

@@ -4,8 +4,8 @@
 use std::{future::Future, path::Path};
 
 use nfs_wireless_client::{
-    Client, ClientConfig, Error, FileHandle, Pinger, Procedure, ReadDir, SetAttributes, SpecialFile,
-    Stability, Time, UploadSpec, nfs3_types::nfs3::GETATTR3resok,
+    Client, ClientConfig, Error, File, FileHandle, Fs, FsReadDir, OpenOptions, Pinger, Procedure, ReadDir,
+    SetAttributes, SpecialFile, Stability, Time, UploadSpec, nfs3_types::nfs3::GETATTR3resok,
 };
 
 /// Takes what `tokio::spawn` takes.
@@ -23,6 +23,18 @@ fn connecting(host: String, path: Vec<u8>, config: ClientConfig, pinger: Pinger)
     {
         let (host, config) = (host.clone(), config.clone());
         spawn(async move { Client::exports(&host, config).await });
+    }
+    {
+        let (host, config) = (host.clone(), config.clone());
+        spawn(async move { Client::connect_url(&host, config).await });
+    }
+    {
+        let (host, config) = (host.clone(), config.clone());
+        spawn(async move { Fs::connect(&host, b"/", config).await });
+    }
+    {
+        let (host, config) = (host.clone(), config.clone());
+        spawn(async move { Fs::connect_url(&host, config).await });
     }
     spawn(async move { Pinger::connect(&host, config).await });
     spawn(async move { pinger.ping().await });
@@ -87,6 +99,46 @@ fn calls(client: Client, mut listing: ReadDir, mut complete: ReadDir, file: File
 
 /// Never called.
 #[expect(dead_code, reason = "it is there for the compiler")]
+fn paths(fs: Fs, path: String, mut listing: FsReadDir, files: [File; 4]) {
+    macro_rules! spawn_all {
+        ($(|$fs:ident, $path:ident| $call:expr;)*) => {$({
+            let ($fs, $path) = (fs.clone(), path.clone());
+            spawn(async move { $call.await });
+        })*};
+    }
+    spawn_all! {
+        |fs, path| fs.open(path);
+        |fs, path| fs.create(path);
+        |fs, path| fs.read(path);
+        |fs, path| fs.read_to_string(path);
+        |fs, path| fs.write(&path, &path);
+        |fs, path| fs.metadata(path);
+        |fs, path| fs.symlink_metadata(path);
+        |fs, path| fs.try_exists(path);
+        |fs, path| fs.read_dir(path);
+        |fs, path| fs.read_link(path);
+        |fs, path| fs.create_dir(path);
+        |fs, path| fs.create_dir_all(path);
+        |fs, path| fs.remove_file(path);
+        |fs, path| fs.remove_dir(path);
+        |fs, path| fs.remove_dir_all(path);
+        |fs, path| fs.rename(&path, &path);
+        |fs, path| fs.hard_link(&path, &path);
+        |fs, path| fs.symlink(&path, &path);
+        |fs, path| fs.set_permissions(path, 0o644);
+        |fs, path| fs.set_attributes(path, SetAttributes::default());
+    }
+    spawn(async move { OpenOptions::new().read(true).open(&fs, path).await });
+    spawn(async move { listing.next_entry().await });
+    let [one, mut two, mut three, mut four] = files;
+    spawn(async move { one.metadata().await });
+    spawn(async move { two.set_len(0).await });
+    spawn(async move { three.sync_all().await });
+    spawn(async move { four.sync_data().await });
+}
+
+/// Never called.
+#[expect(dead_code, reason = "it is there for the compiler")]
 fn transfers(client: Client, file: FileHandle, local: [std::fs::File; 3], spec: UploadSpec) {
     let [first, second, third] = local;
     let other = client.clone();
@@ -104,7 +156,17 @@ fn no_public_future_is_missing_here() {
     let here = include_str!("public_futures.rs");
     let mut found = 0;
     // What is public in other files is reached through nothing public.
-    for file in ["client.rs", "client/files.rs", "client/names.rs", "client/pinger.rs", "read_dir.rs"] {
+    for file in [
+        "client.rs",
+        "client/files.rs",
+        "client/names.rs",
+        "client/pinger.rs",
+        "file.rs",
+        "fs.rs",
+        "fs/listing.rs",
+        "fs/options.rs",
+        "read_dir.rs",
+    ] {
         let text = std::fs::read_to_string(source.join(file)).unwrap();
         for line in text.lines().filter_map(|line| line.trim_start().strip_prefix("pub async fn ")) {
             let name = line.split(['(', '<']).next().unwrap();
@@ -113,5 +175,5 @@ fn no_public_future_is_missing_here() {
             found += 1;
         }
     }
-    assert!(found >= 30, "{found}");
+    assert!(found >= 60, "{found}");
 }

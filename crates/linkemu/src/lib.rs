@@ -59,6 +59,7 @@
 //! | join two programs | [`Link`], for one mobile and one host |
 //! | have several mobiles in a cell | [`Cell`] |
 //! | let whole machines talk in virtual time | [`Simulation`] and [`Node`] |
+//! | test asynchronous programs, without the system's network and without waiting | [`net::pair`] |
 //! | put it between real programs | [`proxy`] for UDP, [`tunnel`] for whole network stacks |
 //! | see what happened | [`Stats`], [`RecordWriter`] (NDJSON), [`CaptureWriter`] (Wireshark), [`Observer`] |
 //!
@@ -83,7 +84,7 @@
 //!
 //! # Features
 //!
-//! `tokio` (default): the [`proxy`] and, on Linux, the [`tunnel`]. `config-file` (default): [`LinkConfig::from_toml`]. Without both the
+//! `tokio` (default): the [`proxy`], [`net`] and, on Linux, the [`tunnel`]. `config-file` (default): [`LinkConfig::from_toml`]. Without both the
 //! crate is a plain library for virtual time.
 #![forbid(unsafe_code)]
 // The documentation speaks of all features.
@@ -102,6 +103,8 @@ mod fragment;
 mod headers;
 mod link;
 mod names;
+#[cfg(feature = "tokio")]
+pub mod net;
 mod packet;
 mod preset;
 #[cfg(feature = "tokio")]

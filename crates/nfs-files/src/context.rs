@@ -32,6 +32,13 @@ pub trait Events {
     fn tell(&self, event: &Event<'_>) -> Result<()>;
 }
 
+/// A function that takes what happens.
+impl<F: Fn(&Event<'_>) -> Result<()>> Events for F {
+    fn tell(&self, event: &Event<'_>) -> Result<()> {
+        self(event)
+    }
+}
+
 impl dyn Events + '_ {
     /// Says that something failed, unless nothing else can succeed.
     ///

@@ -2,27 +2,30 @@
 //! pattern through links, exports within exports and servers that restart.
 //!
 //! ```no_run
-//! # use std::{ffi::OsStr, sync::Arc};
-//! # use nfs_files::{copy::{self, Options}, event::Event, servers::{Access, Servers}, url::{Remote, Target}, Context, Events, Result};
-//! # use nfs_wireless_client::ClientConfig;
-//! struct Print;
+//! use nfs_files::{
+//!     Context,
+//!     copy::{self, Options},
+//!     event::Event,
+//!     servers::Servers,
+//! };
 //!
-//! impl Events for Print {
-//!     fn tell(&self, event: &Event<'_>) -> Result<()> {
-//!         println!("{event:?}");
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> nfs_files::Result<()> {
+//!     let events = |event: &Event<'_>| {
+//!         match event {
+//!             Event::Copied { target, bytes, .. } => println!("{}: {bytes} bytes", target.shown),
+//!             Event::Resumed { target, bytes, size, .. } => println!("{}: {bytes} of {size} are there", target.shown),
+//!             Event::Failed(error) => eprintln!("{error}"),
+//!             _ => {}
+//!         }
 //!         Ok(())
-//!     }
+//!     };
+//!     let mut options = Options::new(["photos".parse()?], "nfs://nas/srv/backup".parse()?);
+//!     options.recursive = true;
+//!     let counts = copy::run(&options, Context { servers: &Servers::default(), events: &events }).await?;
+//!     println!("{} copied, {} failed", counts.copied, counts.failed);
+//!     Ok(())
 //! }
-//!
-//! # async fn sync() -> Result<()> {
-//! let access = |remote: &Remote| Ok(Access { address: remote.host.to_string(), config: ClientConfig::default() });
-//! let servers = Servers::new(access, Arc::default());
-//! let target = |text: &str| Target::parse(OsStr::new(text)).expect("a path or URL");
-//! let options = Options::sync(target("nas:/srv/photos"), target("photos"));
-//! let counts = copy::run(&options, Context { servers: &servers, events: &Print }).await?;
-//! println!("{} files copied", counts.copied);
-//! # Ok(())
-//! # }
 //! ```
 //!
 //! The same options run again resume what any end has interrupted. A run that is dropped ends at once.
@@ -58,6 +61,16 @@ mod served;
 pub mod servers;
 pub mod url;
 mod wildcard;
+
+/// The examples of the documents, which compile.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../docs/embedding.md")]
+    struct Embedding;
+}
 
 pub use context::{Context, Events};
 

@@ -73,6 +73,18 @@ struct Connecting {
     memory: Option<Known>,
 }
 
+impl Default for Servers {
+    /// Asks every server as its URL says, and as [`ClientConfig::default`] where that says nothing.
+    fn default() -> Self {
+        let configure = |remote: &Remote| {
+            let mut config = ClientConfig::default();
+            remote.options.configure(&mut config);
+            Ok(Access { address: remote.host.to_string(), config })
+        };
+        Self::new(configure, Arc::default())
+    }
+}
+
 impl Servers {
     /// Creates it without a connection; `configure` tells how the server of a path is to be asked, and its errors are returned.
     pub fn new(configure: impl Fn(&Remote) -> Result<Access> + 'static, activity: Arc<Activity>) -> Self {

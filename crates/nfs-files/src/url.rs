@@ -1,21 +1,24 @@
 //! What a path on the command line names: a local file, standard input or output, or a file on a server.
 
-mod nfs;
-mod size;
+mod pattern;
 
 use std::{
     ffi::OsStr,
     fmt,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
-pub use nfs::UrlOptions;
+pub use nfs_wireless_client::url::{
+    NfsUrl, UrlOptions, encode as encode_url, parse_block, parse_max_block, parse_size,
+};
 
-use crate::escape::{escape, shell_quote};
-pub use nfs::encode as encode_url;
-pub use size::{parse_block, parse_max_block, parse_size};
+use crate::{
+    error::Error,
+    escape::{escape, shell_quote},
+};
 
 /// A source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,14 @@ pub struct Remote {
     pub options: Arc<UrlOptions>,
 }
 
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::parse(text.as_ref()).map_err(Error::usage)
+    }
+}
+
 impl Target {
     /// Reads a command line argument.
     ///
@@ -57,8 +68,9 @@ impl Target {
             b"-" => return Ok(Self::Standard),
             _ => {}
         }
-        if let Some(rest) = bytes.strip_prefix(b"nfs://") {
-            return nfs::parse(rest).map(Self::Remote);
+        if bytes.starts_with(b"nfs://") {
+            let url = NfsUrl::parse(bytes).map_err(|error| error.to_string())?;
+            return Remote::of_url(url).map(Self::Remote);
         }
         match split_host(bytes) {
             Some((host, path)) => Remote::new(host, path).map(Self::Remote),
@@ -177,6 +189,19 @@ impl Remote {
         })
     }
 
+    fn of_url(url: NfsUrl) -> Result<Self, String> {
+        let NfsUrl { host, path, raw_path, options, .. } = url;
+        let pattern = is_pattern(&raw_path).then(|| pattern::decode(&raw_path)).transpose();
+        Ok(Self {
+            host: host.into(),
+            path: normalise(&path),
+            pattern: pattern.map_err(|error| error.to_string())?.map(|pattern| normalise(&pattern)),
+            is_contents: ends_with_dot(&path),
+            names_directory: names_directory(&path),
+            options: options.into(),
+        })
+    }
+
     /// Returns the last component of the path, or `None` for the root.
     pub fn name(&self) -> Option<&[u8]> {
         self.path.rsplit(|&byte| byte == b'/').next().filter(|name| !name.is_empty())
@@ -255,7 +280,7 @@ impl Remote {
 
     fn url_path(&self) -> Vec<u8> {
         match &self.pattern {
-            Some(pattern) => nfs::encode_pattern(pattern),
+            Some(pattern) => pattern::encode(pattern),
             None => encode_url(&self.path),
         }
     }

@@ -136,6 +136,21 @@ impl SetAttributes {
 }
 
 impl Metadata {
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type == FileType::Directory
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.file_type == FileType::Regular
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.file_type == FileType::Symlink
+    }
+
     /// Returns a name for these bytes of this file, of hexadecimal digits, dots and dashes: another one after any change, also of
     /// attributes, as far as the server's clock ticks between two changes. Fit for an HTTP entity tag.
     pub fn version_tag(&self) -> String {

@@ -7,7 +7,7 @@ mod names;
 mod pinger;
 mod roaming;
 
-pub(crate) use self::names::{BUSY_PAUSES, components, place};
+pub(crate) use self::names::{BUSY_PAUSES, place};
 use self::{inner::InnerExports, names::Marks};
 pub use self::{names::SpecialFile, pinger::Pinger};
 
@@ -43,6 +43,7 @@ use crate::{
     error::Error,
     known::{KnownServer, LookedUp},
     read_dir::ReadDir,
+    url::NfsUrl,
 };
 
 /// A mounted export on a server: cheap to clone, safe to share, usable from many tasks at once.
@@ -130,6 +131,14 @@ impl Client {
     ///
     /// `host` is a name or an address. The export is found by asking the server. Dropping the future closes every connection.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, ClientConfig, Error};
+    /// # async fn example() -> Result<(), Error> {
+    /// let client = Client::connect("nas", b"/srv/music", ClientConfig::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error`] says what could not be found or reached, or who refused; [`Error::Local`] that there is no thread for
     /// [`ClientConfig::own_thread`].
@@ -188,10 +197,39 @@ impl Client {
         Ok(Self { inner })
     }
 
+    /// As [`Client::connect`], to a URL with the options of libnfs: `nfs://HOST[:PORT]/PATH?mountport=...&uid=...&gid=...`. What it asks for
+    /// outweighs `config`.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, ClientConfig, Error};
+    /// # async fn example() -> Result<(), Error> {
+    /// let client = Client::connect_url("nfs://nas:2049/srv/music?mountport=20048", ClientConfig::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`Error::Url`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_url(url: &str, config: ClientConfig) -> Result<Self, Error> {
+        let (url, config) = configured(url, config)?;
+        Self::connect(&url.host, &url.path, config).await
+    }
+
     /// Tells the server that the export is no longer used (UMNT, RFC 1813 §5.2.3).
     ///
     /// Servers only keep a list of it for people to read: the client goes on working, and nothing is lost when this
     /// is left out.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// client.unmount().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -204,6 +242,14 @@ impl Client {
     /// Returns the path of the export that holds `path`, which may lie inside this client's, and which this one does not reach then.
     ///
     /// Where the list of exports says it, which was read when the client connected, this asks nobody.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let export = client.export_of(b"/srv/music/new").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -223,6 +269,16 @@ impl Client {
 
     /// Lists what `host` exports, without mounting anything.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, ClientConfig, Error};
+    /// # async fn example() -> Result<(), Error> {
+    /// for export in Client::exports("nas", ClientConfig::default()).await? {
+    ///     println!("{}", export.directory.escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::connect`].
     pub async fn exports(host: &str, config: ClientConfig) -> Result<Vec<Export>, Error> {
@@ -238,6 +294,16 @@ impl Client {
     }
 
     /// Returns what a later client of this server may begin with ([`ClientConfig::known`]).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, ClientConfig, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let mut config = ClientConfig::default();
+    /// config.known = Some(client.known());
+    /// let next = Client::connect("nas", client.export(), config).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn known(&self) -> KnownServer {
         let Inner { mount, export, .. } = &*self.inner;
         KnownServer::new(self.address().port(), (mount.protocol, mount.address.port()), export.clone())
@@ -275,6 +341,14 @@ impl Client {
     }
 
     /// Returns what the client has seen so far.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// println!("{} calls wait", client.status().outstanding);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn status(&self) -> Status {
         let snapshot = self.inner.endpoint.snapshot();
         let limits = self.limits();
@@ -309,6 +383,14 @@ impl Client {
 
     /// Calls NULL, which does nothing, and returns how long that took.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// println!("{} ms", client.null().await?.as_millis());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Silent`] when the configured call timeout passes.
     pub async fn null(&self) -> Result<Duration, Error> {
@@ -318,6 +400,17 @@ impl Client {
     }
 
     /// Lists a directory.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let mut entries = client.read_dir(client.root());
+    /// while let Some(entry) = entries.next_complete().await? {
+    ///     println!("{}", entry.name.escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read_dir(&self, directory: FileHandle) -> ReadDir {
         ReadDir::new(self.clone(), directory, self.inner.endpoint.listing_plan())
     }
@@ -329,6 +422,16 @@ impl Client {
     ///
     /// When the future is dropped, what was written is in the sink; a write that runs at that moment ends, none begins, and the sink is
     /// dropped.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::Client;
+    /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let song = client.resolve(b"/srv/music/song.ogg").await?;
+    /// let target = std::fs::File::create("song.ogg")?;
+    /// client.download(song.handle, song.metadata.size, target, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error`]; what has arrived until then is in the sink.
@@ -345,6 +448,18 @@ impl Client {
     /// Copies some ranges of a file into `sink`, each to its own offset, with many READs in flight.
     ///
     /// Returns what [`Client::download`] does.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Range, RangeSet};
+    /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let film = client.resolve(b"/srv/film.mkv").await?;
+    /// let mut ranges = RangeSet::new();
+    /// ranges.insert(Range { start: 0, end: 4096 });
+    /// let target = std::fs::File::create("film.mkv")?;
+    /// client.download_ranges(film.handle, ranges, target, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::download`].
@@ -367,6 +482,18 @@ impl Client {
     ///
     /// When the future is dropped, a temporary file stays, and the target is as it was, unless the placement was in place or the RENAME had
     /// left. WRITEs in flight may still be run. A read that runs at that moment ends, and the source is dropped.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Placement, UploadSpec};
+    /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let song = std::fs::File::open("song.ogg")?;
+    /// let size = song.metadata()?.len();
+    /// let placement = Placement::Temporary(b".song.ogg.part".to_vec());
+    /// let spec = UploadSpec::new(client.root(), b"song.ogg".to_vec(), placement, size);
+    /// client.upload(spec, song, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error`]; the target is then as it was before, unless the placement was in place.
@@ -394,6 +521,15 @@ impl Client {
     }
 
     /// Makes a call with arguments and results in the RFC's own terms.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, Procedure, nfs3_types::nfs3::{GETATTR3args, GETATTR3resok}};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let arguments = GETATTR3args { object: client.root().to_fh3() };
+    /// let found: GETATTR3resok = client.call(Procedure::Getattr, &arguments).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -427,6 +563,14 @@ impl Client {
     }
 
     /// Makes a call with encoded arguments and returns the encoded results.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, Procedure};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let results = client.call_raw(Procedure::Null, Vec::new()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Silent`] and [`Error::Rejected`]; the results' own status is not looked at.
@@ -521,6 +665,19 @@ impl fmt::Debug for Client {
             .field("export", &export)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns what a URL leads to, and how it is to be asked.
+pub(crate) fn configured(url: &str, mut config: ClientConfig) -> Result<(NfsUrl, ClientConfig), Error> {
+    let mut url: NfsUrl = url.parse()?;
+    for warning in &url.options.warnings {
+        tracing::warn!("{warning}");
+    }
+    url.options.configure(&mut config);
+    if url.path.is_empty() {
+        url.path.push(b'/');
+    }
+    Ok((url, config))
 }
 
 /// Runs `attempt` within the configured time to reach a server.

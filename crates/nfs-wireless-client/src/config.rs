@@ -14,6 +14,19 @@ use crate::known::KnownServer;
 ///
 /// The default suits a person who copies files: ask the port mapper, try TCP and then UDP, use the largest
 /// safe blocks, wait for ever while saying so.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use nfs_wireless_client::{ClientConfig, TransportChoice};
+///
+/// let config = ClientConfig::default()
+///     .with_transport(TransportChoice::Tcp)
+///     .with_nfs_port(2049)
+///     .with_call_timeout(Duration::from_secs(60));
+/// config.check()?;
+/// # Ok::<(), nfs_wireless_client::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
@@ -86,6 +99,42 @@ impl Default for ClientConfig {
             own_thread: false,
         }
     }
+}
+
+/// Methods that set one field each. What may be `None` takes a value, too.
+macro_rules! with {
+    ($($with:ident: $field:ident, $type:ty;)*) => {
+        impl ClientConfig {
+            $(
+                #[doc = concat!("Sets [`Self::", stringify!($field), "`].")]
+                #[must_use]
+                pub fn $with(mut self, $field: impl Into<$type>) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
+with! {
+    with_transport: transport, TransportChoice;
+    with_nfs_port: nfs_port, Option<u16>;
+    with_mount_port: mount_port, Option<u16>;
+    with_portmap_port: portmap_port, u16;
+    with_credential: credential, Credential;
+    with_retry: retry, RetryPolicy;
+    with_read_block: read_block, BlockSize;
+    with_write_block: write_block, BlockSize;
+    with_window: window, Window;
+    with_call_timeout: call_timeout, Option<Duration>;
+    with_stall_timeout: stall_timeout, Option<Duration>;
+    with_connect_timeout: connect_timeout, Option<Duration>;
+    with_rate_limit: rate_limit, Option<u64>;
+    with_path_cache: path_cache, Option<PathCache>;
+    with_known: known, Option<KnownServer>;
+    with_reserved_port: reserved_port, bool;
+    with_own_thread: own_thread, bool;
 }
 
 impl ClientConfig {

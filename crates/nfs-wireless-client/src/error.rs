@@ -11,6 +11,8 @@ use nfs_proto::{config::ConfigError, transfer::TransferError};
 use nfs_wire::{DecodeError, MountStatus, Procedure, Status, portmap::Protocol, rpc::Rejection};
 use thiserror::Error;
 
+use crate::url::UrlError;
+
 /// Why an operation failed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
@@ -18,6 +20,9 @@ pub enum Error {
     /// A setting cannot be.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A URL cannot be.
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// The host name has no address.
     #[error("cannot find the host {host}: {source}")]
     Resolve {
@@ -104,6 +109,12 @@ pub enum Error {
     #[error("is an export of its own, which stays where it is")]
     MountPoint {
         /// Path of the export.
+        path: String,
+    },
+    /// A directory is on another file system than the tree that it was to be removed with.
+    #[error("is on another file system, and stays as it is")]
+    OtherFileSystem {
+        /// Name of the directory.
         path: String,
     },
     /// The server carried a procedure out and refused.
@@ -252,9 +263,10 @@ impl Error {
             Self::Resolve { source, .. } | Self::Unreachable { source, .. } => source.kind(),
             Self::Silent { .. } | Self::ConnectTimeout { .. } | Self::Stalled(_) => ErrorKind::TimedOut,
             Self::Protocol { .. } | Self::Broken { .. } | Self::Circle { .. } => ErrorKind::InvalidData,
-            Self::Config(_) => ErrorKind::InvalidInput,
+            Self::Config(_) | Self::Url(_) => ErrorKind::InvalidInput,
             Self::NotEntered { .. } => ErrorKind::PermissionDenied,
             Self::MountPoint { .. } => ErrorKind::ResourceBusy,
+            Self::OtherFileSystem { .. } => ErrorKind::CrossesDevices,
             Self::Closed => ErrorKind::NotConnected,
             Self::Mount { status, .. } => match *status {
                 MountStatus::NOENT => ErrorKind::NotFound,
@@ -344,5 +356,80 @@ pub(crate) const fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Udp => "UDP",
         Protocol::Tcp => "TCP",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every status of RFC 1813 §2.6.
+    #[test]
+    fn every_status_has_the_kind_that_std_gives_the_same_error() {
+        for (status, kind) in [
+            (Status::PERM, ErrorKind::PermissionDenied),
+            (Status::NOENT, ErrorKind::NotFound),
+            (Status::IO, ErrorKind::Other),
+            (Status::NXIO, ErrorKind::Other),
+            (Status::ACCES, ErrorKind::PermissionDenied),
+            (Status::EXIST, ErrorKind::AlreadyExists),
+            (Status::XDEV, ErrorKind::CrossesDevices),
+            (Status::NODEV, ErrorKind::Other),
+            (Status::NOTDIR, ErrorKind::NotADirectory),
+            (Status::ISDIR, ErrorKind::IsADirectory),
+            (Status::INVAL, ErrorKind::InvalidInput),
+            (Status::FBIG, ErrorKind::FileTooLarge),
+            (Status::NOSPC, ErrorKind::StorageFull),
+            (Status::ROFS, ErrorKind::ReadOnlyFilesystem),
+            (Status::MLINK, ErrorKind::TooManyLinks),
+            (Status::NAMETOOLONG, ErrorKind::InvalidFilename),
+            (Status::NOTEMPTY, ErrorKind::DirectoryNotEmpty),
+            (Status::DQUOT, ErrorKind::QuotaExceeded),
+            (Status::STALE, ErrorKind::StaleNetworkFileHandle),
+            (Status::REMOTE, ErrorKind::Other),
+            (Status::BADHANDLE, ErrorKind::StaleNetworkFileHandle),
+            (Status::NOT_SYNC, ErrorKind::Other),
+            (Status::BAD_COOKIE, ErrorKind::Other),
+            (Status::NOTSUPP, ErrorKind::Unsupported),
+            (Status::TOOSMALL, ErrorKind::Other),
+            (Status::SERVERFAULT, ErrorKind::Other),
+            (Status::BADTYPE, ErrorKind::Other),
+            (Status::JUKEBOX, ErrorKind::ResourceBusy),
+        ] {
+            let refused = Error::refused(Procedure::Write, status);
+            let in_doubt = Error::Ambiguous { procedure: Procedure::Write, status };
+            let moved = Error::from(TransferError::Status { procedure: Procedure::Write, status });
+            for error in [refused, in_doubt, moved] {
+                assert_eq!(error.kind(), kind, "{error:?}");
+                let through_io = io::Error::from(error);
+                assert_eq!(through_io.kind(), kind, "{through_io:?}");
+                assert_eq!(Error::from(through_io).status(), Some(status), "it is the client's error again");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_status_has_a_kind_too() {
+        let local = || Arc::new(io::Error::from(ErrorKind::BrokenPipe));
+        let path = || "/x".to_owned();
+        let mount = |status| Error::Mount { path: path(), status };
+        let second = Duration::from_secs(1);
+        for (error, kind) in [
+            (Error::Silent { what: "READ", attempts: 3, elapsed: second }, ErrorKind::TimedOut),
+            (Error::ConnectTimeout { host: "nas".to_owned(), elapsed: second }, ErrorKind::TimedOut),
+            (Error::Stalled(second), ErrorKind::TimedOut),
+            (Error::Resolve { host: "nas".to_owned(), source: local() }, ErrorKind::BrokenPipe),
+            (Error::Local(local()), ErrorKind::BrokenPipe),
+            (Error::Closed, ErrorKind::NotConnected),
+            (Error::MountPoint { path: path() }, ErrorKind::ResourceBusy),
+            (Error::OtherFileSystem { path: path() }, ErrorKind::CrossesDevices),
+            (Error::Circle { name: path(), above: path() }, ErrorKind::InvalidData),
+            (mount(MountStatus::NOENT), ErrorKind::NotFound),
+            (mount(MountStatus::ACCES), ErrorKind::PermissionDenied),
+            (mount(MountStatus::NOTDIR), ErrorKind::NotADirectory),
+        ] {
+            assert_eq!(error.kind(), kind, "{error:?}");
+            assert_eq!(io::Error::from(error).kind(), kind);
+        }
     }
 }

@@ -22,7 +22,7 @@ use nfs_wire::{
     nfs3_types::nfs3::{stable_how, writeverf3},
     rpc::Rejection,
 };
-use tokio::io::{AsyncRead, AsyncSeek, AsyncSeekExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{
     client::{Client, Stability, Written},
@@ -84,10 +84,13 @@ struct FromEnd {
     asking: Option<Asking>,
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<Metadata, Error>> + Send>>;
+type Asking = Exclusive<Result<Metadata, Error>>;
 
 /// A call in flight.
-type Call = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+type Call = Exclusive<Outcome>;
+
+/// A future that nobody locks: only who has all of the file polls it, and the lock makes the file `Sync`.
+type Exclusive<T> = Mutex<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 /// What became of a call.
 enum Outcome {
@@ -100,6 +103,20 @@ enum Outcome {
 
 impl File {
     /// Opens a file for reading and writing from its beginning.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, File};
+    /// # use std::io::SeekFrom;
+    /// # use tokio::io::{AsyncReadExt, AsyncSeekExt};
+    /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let song = client.resolve(b"/srv/music/song.ogg").await?;
+    /// let mut file = File::new(client, song.handle);
+    /// file.seek(SeekFrom::End(-128)).await?;
+    /// let mut tag = [0; 128];
+    /// file.read_exact(&mut tag).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client, handle: FileHandle) -> Self {
         Self::with_access(client, handle, true, true)
     }
@@ -120,10 +137,9 @@ impl File {
         }
     }
 
-    /// Goes to the end of the file, where everything is written from then on.
-    pub(crate) async fn append(&mut self) -> io::Result<()> {
-        self.append_at = Some(self.seek(SeekFrom::End(0)).await?);
-        Ok(())
+    /// Has everything written at the end, where that is now.
+    pub(crate) const fn append_at(&mut self, end: u64) {
+        self.append_at = Some(end);
     }
 
     /// Returns the handle of the file.
@@ -133,17 +149,63 @@ impl File {
 
     /// Returns the attributes that the server has for the file: what was not flushed may not be counted.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, File};
+    /// # async fn example(file: File) -> Result<(), Error> {
+    /// let bytes = file.metadata().await?.size;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn metadata(&self) -> Result<Metadata, Error> {
         self.client.metadata(self.handle).await
     }
 
-    /// Cuts the file, or extends it with zeros. What was written before is on stable storage then; the position stays.
+    /// Brings everything that was written to the server's stable storage (COMMIT, RFC 1813 §3.3.21), as a flush does.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::File;
+    /// # use tokio::io::AsyncWriteExt;
+    /// # async fn example(mut file: File) -> Result<(), Box<dyn std::error::Error>> {
+    /// file.write_all(b"a line\n").await?;
+    /// file.sync_all().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`Client::set_attributes`], and those of a flush.
+    /// As [`Client::commit`].
+    pub async fn sync_all(&mut self) -> Result<(), Error> {
+        Ok(self.flush().await?)
+    }
+
+    /// As [`File::sync_all`]: NFSv3 has no COMMIT of data alone.
+    ///
+    /// # Errors
+    /// As [`File::sync_all`].
+    pub async fn sync_data(&mut self) -> Result<(), Error> {
+        self.sync_all().await
+    }
+
+    /// Cuts the file, or extends it with zeros. What was written before is on stable storage then; the position stays.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, File};
+    /// # async fn example(mut file: File) -> Result<(), Error> {
+    /// file.set_len(1 << 20).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::set_attributes`], and those of a flush; `InvalidInput` where the file was not opened for writing.
     pub async fn set_len(&mut self, size: u64) -> Result<(), Error> {
+        if !self.can_write {
+            let why = "the file was not opened for writing";
+            return Err(io::Error::new(ErrorKind::InvalidInput, why).into());
+        }
         self.flush().await?;
         let attributes = SetAttributes { size: Some(size), ..SetAttributes::default() };
         self.client.set_attributes(self.handle, attributes).await?;
@@ -164,7 +226,7 @@ impl File {
                 self.stream.next_call(clock(), self.client.limits())
             {
                 let call = make(self.client.clone(), self.handle, delay, action);
-                self.calls.push((part, Box::pin(call)));
+                self.calls.push((part, Mutex::new(Box::pin(call))));
             }
             // Those known before can only have moved if one of them has rung.
             let first = if self.bell.has_rung() { 0 } else { known };
@@ -200,6 +262,7 @@ impl File {
             if index <= first {
                 return true;
             }
+            let call = call.get_mut().unwrap_or_else(PoisonError::into_inner);
             let Poll::Ready(outcome) = call.as_mut().poll(&mut cx) else { return true };
             any = true;
             match outcome {
@@ -357,8 +420,10 @@ impl AsyncSeek for File {
         ready!(self.as_mut().poll_flush(cx))?;
         let (client, handle) = (self.client.clone(), self.handle);
         let Some(seeking) = &mut self.seeking else { return Poll::Ready(Ok(self.position)) };
-        let asking =
-            seeking.asking.get_or_insert_with(|| Box::pin(async move { client.metadata(handle).await }));
+        let asking = seeking
+            .asking
+            .get_or_insert_with(|| Mutex::new(Box::pin(async move { client.metadata(handle).await })));
+        let asking = asking.get_mut().unwrap_or_else(PoisonError::into_inner);
         let size = ready!(asking.as_mut().poll(cx)).map(|metadata| metadata.size);
         self.seeking = None;
         self.go_to(size?.checked_add_signed(delta))?;

@@ -1,6 +1,7 @@
 //! Files by path.
 
 mod find;
+mod listing;
 mod options;
 
 use std::io;
@@ -10,14 +11,16 @@ use nfs_wire::{FileHandle, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::find::Last;
-pub use self::options::OpenOptions;
+pub use self::{
+    listing::{FsDirEntry, FsReadDir},
+    options::OpenOptions,
+};
 use crate::{
-    client::{Client, Entry},
+    client::{Client, Entry, configured},
     config::ClientConfig,
     connect::all,
     error::Error,
     file::File,
-    read_dir::ReadDir,
 };
 
 /// Entries of a directory that are removed at the same time.
@@ -58,6 +61,14 @@ pub struct Fs {
 impl Fs {
     /// Connects to the export of `host` that holds the directory `path`.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{ClientConfig, Error, Fs};
+    /// # async fn example() -> Result<(), Error> {
+    /// let music = Fs::connect("nas", "/srv/music", ClientConfig::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::connect`].
     ///
@@ -68,17 +79,64 @@ impl Fs {
         Ok(Self::new(client, path))
     }
 
+    /// As [`Fs::connect`], to a URL: see [`Client::connect_url`].
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{ClientConfig, Error, Fs};
+    /// # async fn example() -> Result<(), Error> {
+    /// let music = Fs::connect_url("nfs://nas/srv/music?uid=1000", ClientConfig::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect_url`].
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
+    pub async fn connect_url(url: &str, config: ClientConfig) -> Result<Self, Error> {
+        let (url, config) = configured(url, config)?;
+        Self::connect(&url.host, url.path, config).await
+    }
+
     /// Shows what a client has connected to; relative paths lie below `base`, a path on the server.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, ClientConfig, Error, Fs};
+    /// # async fn example() -> Result<(), Error> {
+    /// let client = Client::connect("nas", b"/srv", ClientConfig::default()).await?;
+    /// let (music, photos) = (Fs::new(client.clone(), "/srv/music"), Fs::new(client, "/srv/photos"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client, base: impl AsRef<[u8]>) -> Self {
         Self { client, base: base.as_ref().to_vec() }
     }
 
     /// Returns the client, for what has no path.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// println!("{:?}", nas.client().status());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
     /// Opens a file to read it.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::Fs;
+    /// # use tokio::io::AsyncReadExt;
+    /// # async fn example(nas: Fs) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut head = [0; 4];
+    /// nas.open("song.ogg").await?.read_exact(&mut head).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error`]; [`Error::kind`] tells what `std::fs` would have called it. The same goes for every method here.
@@ -88,6 +146,17 @@ impl Fs {
 
     /// Opens a file to write it; it is made if it is not there, and empty otherwise.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::Fs;
+    /// # use tokio::io::AsyncWriteExt;
+    /// # async fn example(nas: Fs) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut list = nas.create("list").await?;
+    /// list.write_all(b"song.ogg\n").await?;
+    /// list.flush().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn create(&self, path: impl AsRef<[u8]>) -> Result<File, Error> {
@@ -95,6 +164,14 @@ impl Fs {
     }
 
     /// Returns the contents of a file.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// let bytes = nas.read("song.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`].
@@ -104,8 +181,33 @@ impl Fs {
         Ok(contents)
     }
 
+    /// Returns the contents of a file that is UTF-8.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// let text = nas.read_to_string("notes/today.txt").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Fs::open`]; `InvalidData` where it is not.
+    pub async fn read_to_string(&self, path: impl AsRef<[u8]>) -> Result<String, Error> {
+        let text = String::from_utf8(self.read(path).await?);
+        text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error).into())
+    }
+
     /// Writes a file in place, which is on stable storage when this returns. Whoever reads it meanwhile, and who reads it after an error,
     /// sees a part: [`Client::upload`] gives a file its name when it is complete.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.write("notes/today.txt", "buy milk").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`].
@@ -117,6 +219,14 @@ impl Fs {
 
     /// Returns the attributes of what a path leads to.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// let bytes = nas.metadata("song.ogg").await?.size;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
@@ -125,6 +235,14 @@ impl Fs {
 
     /// Returns the attributes of what has a path, also of a symbolic link.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// let is_link = nas.symlink_metadata("latest").await?.is_symlink();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn symlink_metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
@@ -132,6 +250,16 @@ impl Fs {
     }
 
     /// Whether a path leads to something.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// if !nas.try_exists("song.ogg").await? {
+    ///     println!("no song");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`], where that is not known.
@@ -145,14 +273,37 @@ impl Fs {
 
     /// Lists a directory.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// let mut entries = nas.read_dir("music").await?;
+    /// while let Some(entry) = entries.next_entry().await? {
+    ///     println!("{}", entry.file_name().escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
-    pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir, Error> {
-        let found = self.find(path.as_ref(), Last::Followed).await?;
-        Ok(self.client.read_dir(found.there()?.handle))
+    pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<FsReadDir, Error> {
+        let path = path.as_ref();
+        let Entry { handle, metadata } = self.find(path, Last::Followed).await?.there()?;
+        match metadata.file_type {
+            FileType::Directory => Ok(FsReadDir::new(self.client.read_dir(handle), path)),
+            _ => Err(find::refused(Status::NOTDIR)),
+        }
     }
 
     /// Returns the target of a symbolic link.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// let target = nas.read_link("latest").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`].
@@ -163,15 +314,31 @@ impl Fs {
 
     /// Makes a directory.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.create_dir("music").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`]; `AlreadyExists` where something has the path.
     pub async fn create_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let found = self.find(path.as_ref(), Last::Itself).await?;
-        let (directory, name) = found.free()?;
+        let found = self.find(path.as_ref(), Last::Name).await?;
+        let (directory, name) = found.free_for(FileType::Directory)?;
         self.client.mkdir(directory, name, mode(DIRECTORY_MODE)).await.map(drop)
     }
 
     /// Makes a directory, and those above it that are missing.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.create_dir_all("music/2026/new").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`]; `AlreadyExists` or `NotADirectory` where something else is in the way.
@@ -198,56 +365,93 @@ impl Fs {
 
     /// Removes a file that is no directory, or a symbolic link.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.remove_file("song.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let found = self.find(path.as_ref(), Last::Itself).await?;
-        let (directory, name, entry) = found.named()?;
+        let found = self.find(path.as_ref(), Last::Name).await?;
         // A server may let root remove a directory like this.
-        match entry.metadata.file_type {
-            FileType::Directory => Err(find::refused(Status::ISDIR)),
-            _ => self.client.remove(directory, name).await,
+        if found.there()?.metadata.file_type == FileType::Directory {
+            return Err(find::refused(Status::ISDIR));
         }
+        let (directory, name, _) = found.named()?;
+        self.client.remove(directory, name).await
     }
 
     /// Removes an empty directory.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.remove_dir("empty").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let found = self.find(path.as_ref(), Last::Itself).await?;
+        let found = self.find(path.as_ref(), Last::Name).await?;
         let (directory, name, _) = found.named()?;
         self.client.rmdir(directory, name).await
     }
 
-    /// Removes a directory and everything in it; of a symbolic link, the link. An export within the client's own stays, and so does what is
-    /// above it.
+    /// Removes a directory and everything in it; of a symbolic link, the link: none is followed. What is mounted below it on the server,
+    /// an export of its own or another file system, stays, and so does what is above that.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.remove_dir_all("old").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`]; a part may have been removed then.
     pub async fn remove_dir_all(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let found = self.find(path.as_ref(), Last::Itself).await?;
+        let found = self.find(path.as_ref(), Last::Name).await?;
         let (directory, name, entry) = found.named()?;
         match entry.metadata.file_type {
-            FileType::Directory => self.remove_tree(directory, name, entry.handle).await,
+            FileType::Directory => self.remove_tree(directory, name, &entry).await,
             FileType::Symlink => self.client.remove(directory, name).await,
             _ => Err(find::refused(Status::NOTDIR)),
         }
     }
 
-    async fn remove_tree(&self, above: FileHandle, name: &[u8], handle: FileHandle) -> Result<(), Error> {
-        let first = Doomed { above, name: name.to_vec(), handle, is_empty: false };
+    async fn remove_tree(&self, above: FileHandle, name: &[u8], top: &Entry) -> Result<(), Error> {
+        let first = Doomed { above, name: name.to_vec(), is_empty: false };
         let (mut doomed, mut ancestors) = (vec![first], Vec::new());
         while let Some(directory) = doomed.pop() {
-            let Doomed { above, ref name, handle, is_empty } = directory;
+            let Doomed { above, ref name, is_empty } = directory;
             if is_empty {
                 gone_is_done(self.client.rmdir(above, name).await)?;
                 ancestors.pop();
                 continue;
             }
             let shown = || String::from_utf8_lossy(name).into_owned();
+            // It may have been moved since it was listed, and something else may have its name.
+            let Entry { handle, metadata } = match self.client.lookup(above, name).await {
+                Ok(found) => found,
+                Err(error) if error.status() == Some(Status::NOENT) => continue,
+                Err(error) => return Err(error),
+            };
+            if metadata.file_type != FileType::Directory {
+                gone_is_done(self.client.remove(above, name).await)?;
+                continue;
+            }
             if self.client.is_inner_export(handle) {
                 return Err(Error::MountPoint { path: shown() });
+            }
+            if metadata.fsid != top.metadata.fsid {
+                return Err(Error::OtherFileSystem { path: shown() });
             }
             if ancestors.contains(&handle) {
                 return Err(Error::Circle { name: shown(), above: "a directory".to_owned() });
@@ -256,12 +460,10 @@ impl Fs {
             doomed.push(Doomed { is_empty: true, ..directory });
             let (mut listing, mut files) = (self.client.read_dir(handle), Vec::new());
             while let Some(entry) = listing.next_complete().await? {
-                match (entry.metadata.map(|it| it.file_type), entry.handle) {
-                    (Some(FileType::Directory), Some(below)) => {
-                        let (above, name) = (handle, entry.name);
-                        doomed.push(Doomed { above, name, handle: below, is_empty: false });
-                    }
-                    _ => files.push(entry.name),
+                if entry.metadata.is_some_and(|it| it.is_dir()) {
+                    doomed.push(Doomed { above: handle, name: entry.name, is_empty: false });
+                } else {
+                    files.push(entry.name);
                 }
             }
             for names in files.chunks(REMOVED_AT_ONCE) {
@@ -274,24 +476,40 @@ impl Fs {
 
     /// Gives a file another path; what has that is replaced (RENAME, RFC 1813 §3.3.14).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.rename("song.ogg", "music/song.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
-        let from = self.find(from.as_ref(), Last::Itself).await?;
-        let to = self.find(to.as_ref(), Last::Itself).await?;
+        let from = self.find(from.as_ref(), Last::Name).await?;
+        let to = self.find(to.as_ref(), Last::Name).await?;
         let (directory, name, entry) = from.named()?;
-        let (new_directory, new_name) = to.place()?;
+        let (new_directory, new_name) = to.place_for(entry.metadata.file_type)?;
         self.client.rename(entry.handle, (directory, name), (new_directory, new_name)).await
     }
 
     /// Gives a file one more path.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.hard_link("song.ogg", "again.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn hard_link(&self, original: impl AsRef<[u8]>, link: impl AsRef<[u8]>) -> Result<(), Error> {
         let original = self.find(original.as_ref(), Last::Itself).await?.there()?;
-        let link = self.find(link.as_ref(), Last::Itself).await?;
-        let (directory, name) = link.free()?;
+        let link = self.find(link.as_ref(), Last::Name).await?;
+        let (directory, name) = link.free_for(FileType::Regular)?;
         // Servers have several words for it.
         if original.metadata.file_type == FileType::Directory {
             return Err(find::refused(Status::PERM));
@@ -301,15 +519,47 @@ impl Fs {
 
     /// Makes a symbolic link to `target`, whatever that is.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.symlink("2026-11-27", "latest").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::open`].
     pub async fn symlink(&self, target: impl AsRef<[u8]>, link: impl AsRef<[u8]>) -> Result<(), Error> {
-        let link = self.find(link.as_ref(), Last::Itself).await?;
-        let (directory, name) = link.free()?;
+        let link = self.find(link.as_ref(), Last::Name).await?;
+        let (directory, name) = link.free_for(FileType::Symlink)?;
         self.client.symlink(directory, name, target.as_ref()).await.map(drop)
     }
 
+    /// Sets the permission bits of what a path leads to.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.set_permissions("notes", 0o700).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn set_permissions(&self, path: impl AsRef<[u8]>, bits: u32) -> Result<(), Error> {
+        self.set_attributes(path, mode(bits)).await
+    }
+
     /// Changes attributes of what a path leads to.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Fs, SetAttributes};
+    /// # async fn example(nas: Fs) -> Result<(), Error> {
+    /// nas.set_attributes("notes", SetAttributes { gid: Some(100), ..Default::default() }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Fs::open`].
@@ -327,7 +577,6 @@ impl Fs {
 struct Doomed {
     above: FileHandle,
     name: Vec<u8>,
-    handle: FileHandle,
     /// What was in it is removed, or will be before it.
     is_empty: bool,
 }

@@ -1,16 +1,16 @@
 //! An asynchronous NFSv3 client for bad links, in user space: no mount, no root, UDP and TCP.
 //!
 //! ```no_run
-//! use nfs_wireless_client::{ClientConfig, Fs};
+//! use nfs_wireless_client::{ClientConfig, Error, Fs};
 //!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let nas = Fs::connect("nas", "/srv/notes", ClientConfig::default()).await?;
-//! let text = nas.read("today.txt").await?;
-//! nas.create_dir_all("old/2026").await?;
-//! nas.rename("today.txt", "old/2026/monday.txt").await?;
-//! nas.write("today.txt", [&text[..], b"\nbuy milk\n"].concat()).await?;
-//! # Ok(())
-//! # }
+//! #[tokio::main]
+//! async fn main() -> Result<(), Error> {
+//!     let nas = Fs::connect_url("nfs://nas/srv/notes", ClientConfig::default()).await?;
+//!     let text = nas.read_to_string("today.txt").await?;
+//!     nas.create_dir_all("old/2026").await?;
+//!     nas.rename("today.txt", "old/2026/monday.txt").await?;
+//!     nas.write("today.txt", text + "buy milk\n").await
+//! }
 //! ```
 //!
 //! Whole files are fastest with [`Client::download`] and [`Client::upload`], which keep many calls in flight:
@@ -51,6 +51,11 @@
 
 #![forbid(unsafe_code)]
 
+/// The examples of the document, which compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod client;
 mod config;
 mod connect;
@@ -61,6 +66,7 @@ mod file;
 mod fs;
 mod known;
 mod read_dir;
+pub mod url;
 
 pub use nfs_wire::{
     FileHandle, MountStatus, Procedure, Status as NfsStatus,
@@ -87,7 +93,7 @@ pub use self::{
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,
-    fs::{Fs, OpenOptions},
+    fs::{Fs, FsDirEntry, FsReadDir, OpenOptions},
     known::{KnownServer, LookedUp},
     read_dir::ReadDir,
 };

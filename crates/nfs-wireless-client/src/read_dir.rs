@@ -85,6 +85,17 @@ impl ReadDir {
     /// left out. Those that the server lists and does not find have neither handle nor attributes; some come last, after the directory
     /// was listed once more.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let mut entries = client.read_dir(client.root());
+    /// while let Some(entry) = entries.next_complete().await? {
+    ///     println!("{} {:?}", entry.name.escape_ascii(), entry.metadata);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`ReadDir::next`].
     pub async fn next_complete(&mut self) -> Result<Option<DirEntry>, Error> {

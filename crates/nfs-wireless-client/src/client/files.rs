@@ -18,6 +18,14 @@ use crate::error::Error;
 impl Client {
     /// Returns the attributes of a file (GETATTR, RFC 1813 §3.3.1).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let bytes = client.metadata(file).await?.size;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error`]; [`Error::status`] tells why the server refused.
     pub async fn metadata(&self, file: FileHandle) -> Result<Metadata, Error> {
@@ -27,6 +35,14 @@ impl Client {
     }
 
     /// Changes the attributes of a file (SETATTR, RFC 1813 §3.3.2).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// client.set_attributes(file, SetAttributes { mode: Some(0o600), ..Default::default() }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -41,6 +57,15 @@ impl Client {
     }
 
     /// As [`Client::set_attributes`], if the file has not changed since it had this `ctime` (the guard of SETATTR).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let ctime = client.metadata(file).await?.ctime;
+    /// client.set_attributes_if(file, SetAttributes { size: Some(0), ..Default::default() }, ctime).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`]; `NOT_SYNC` when it has changed; [`Error::Ambiguous`] when a repeated call finds it
@@ -73,6 +98,14 @@ impl Client {
 
     /// Asks which of the rights in `access` the caller has (ACCESS, RFC 1813 §3.3.4).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let may_read = client.access(file, 1).await? == 1;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn access(&self, file: FileHandle, access: u32) -> Result<u32, Error> {
@@ -81,6 +114,14 @@ impl Client {
     }
 
     /// Returns the target of a symbolic link (READLINK, RFC 1813 §3.3.5).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let target = client.read_link(file).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -92,6 +133,14 @@ impl Client {
     }
 
     /// Reads up to `count` bytes at `offset`, and whether the file ends there (READ, RFC 1813 §3.3.6).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let (bytes, is_end) = client.read(file, 4096, 512).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -111,6 +160,14 @@ impl Client {
     }
 
     /// Writes `data` at `offset` (WRITE, RFC 1813 §3.3.7).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, Stability};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let written = client.write(file, 4096, b"bytes", Stability::Stable).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -166,6 +223,14 @@ impl Client {
     ///
     /// A `count` of zero means: to the end of the file.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
+    /// let verifier = client.commit(file, 0, 0).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn commit(&self, file: FileHandle, offset: u64, count: u32) -> Result<[u8; 8], Error> {
@@ -175,6 +240,14 @@ impl Client {
 
     /// Returns how full the file system is (FSSTAT, RFC 1813 §3.3.18).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let free = client.fs_stat(client.root()).await?.abytes;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn fs_stat(&self, file: FileHandle) -> Result<FSSTAT3resok, Error> {
@@ -183,6 +256,14 @@ impl Client {
 
     /// Returns what the file system can do (FSINFO, RFC 1813 §3.3.19).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let most = client.fs_info(client.root()).await?.rtmax;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn fs_info(&self, file: FileHandle) -> Result<FSINFO3resok, Error> {
@@ -190,6 +271,14 @@ impl Client {
     }
 
     /// Returns the limits on names and links (PATHCONF, RFC 1813 §3.3.20).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let longest = client.path_conf(client.root()).await?.name_max;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].

@@ -53,6 +53,14 @@ impl Client {
     ///
     /// Where the name is an export of its own, its root is found, as far as the server lists its exports.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let song = client.lookup(directory, b"song.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`]; [`Error::Circle`] when the name leads back to the directory or to the export's root;
     /// [`Error::NotEntered`] when the directory is an export that the server refuses to mount.
@@ -114,6 +122,14 @@ impl Client {
     /// Finds the file of an absolute path on the server, from the export's root down. Symbolic links on the way
     /// are not followed.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// let song = client.resolve(b"/srv/music/song.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`]; `NOENT` when the path is not below the export.
     pub async fn resolve(&self, path: &[u8]) -> Result<Entry, Error> {
@@ -131,7 +147,7 @@ impl Client {
     }
 
     /// Returns what of an absolute path on the server lies below the export.
-    pub(crate) fn below_export<'a>(&self, path: &'a [u8]) -> Result<&'a [u8], Error> {
+    fn below_export<'a>(&self, path: &'a [u8]) -> Result<&'a [u8], Error> {
         let export = self.export();
         let export = export.strip_suffix(b"/").unwrap_or(export);
         let below = |rest: &&[u8]| rest.first().is_none_or(|&byte| byte == b'/');
@@ -140,6 +156,14 @@ impl Client {
     }
 
     /// Makes a file, or opens it when it is there (CREATE UNCHECKED, RFC 1813 §3.3.8).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let made = client.create(directory, b"new", SetAttributes::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -157,6 +181,14 @@ impl Client {
     }
 
     /// Makes a file that must not be there yet (CREATE EXCLUSIVE, or GUARDED where that is not offered).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let made = client.create_new(directory, b"new", SetAttributes::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`]; `EXIST` when the name is taken; [`Error::Ambiguous`] when a repeated call finds a
@@ -195,6 +227,14 @@ impl Client {
     /// Makes a file that must not be there yet, in one round trip (CREATE GUARDED). Its time of last access becomes one that tells it
     /// from what was there before.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let made = client.create_guarded(directory, b"new", SetAttributes::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::create_new`]; a server that does not keep times leaves more in doubt.
     pub async fn create_guarded(
@@ -213,6 +253,14 @@ impl Client {
 
     /// Makes a directory (MKDIR, RFC 1813 §3.3.9).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let made = client.mkdir(directory, b"new", SetAttributes::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`]; [`Error::Ambiguous`] when a repeated call finds a directory that may be ours.
     pub async fn mkdir(
@@ -229,6 +277,14 @@ impl Client {
     }
 
     /// Makes a symbolic link (SYMLINK, RFC 1813 §3.3.10).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// client.symlink(directory, b"latest", b"2026-11-27").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -261,6 +317,14 @@ impl Client {
     }
 
     /// Makes a special file (MKNOD, RFC 1813 §3.3.11).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle, SpecialFile};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// client.make_node(directory, b"pipe", SpecialFile::Fifo, Default::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`]; [`Error::Ambiguous`] when a repeated call finds a file that may be ours.
@@ -300,6 +364,15 @@ impl Client {
     }
 
     /// Makes another name for a file (LINK, RFC 1813 §3.3.15).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let song = client.lookup(directory, b"song.ogg").await?;
+    /// client.hard_link(song.handle, directory, b"again.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`].
@@ -343,6 +416,14 @@ impl Client {
 
     /// Removes a name that is no directory (REMOVE, RFC 1813 §3.3.12).
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// client.remove(directory, b"song.ogg").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn remove(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
@@ -357,6 +438,14 @@ impl Client {
     }
 
     /// Removes an empty directory (RMDIR, RFC 1813 §3.3.13).
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// client.rmdir(directory, b"empty").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`]; [`Error::MountPoint`] for an export of its own.
@@ -374,6 +463,15 @@ impl Client {
     /// Gives `file` another name or place (RENAME, RFC 1813 §3.3.14). A file of that name is replaced.
     ///
     /// `file` is what the old name stands for: it is recognised by it when a repeated call does not find the old name.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Client, Error, FileHandle};
+    /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
+    /// let song = client.lookup(directory, b"song.ogg").await?;
+    /// client.rename(song.handle, (directory, b"song.ogg"), (directory, b"first.ogg")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Client::metadata`]; [`Error::Ambiguous`] when a repeated call does not find the old name and the server
@@ -534,7 +632,7 @@ impl Client {
 }
 
 /// Returns the names of a path, one after the other.
-pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }
 

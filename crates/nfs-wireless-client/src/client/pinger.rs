@@ -24,6 +24,14 @@ pub struct Pinger {
 impl Pinger {
     /// Connects to the NFS service; the transport is the configuration's.
     ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{ClientConfig, Error, Pinger};
+    /// # async fn example() -> Result<(), Error> {
+    /// let pinger = Pinger::connect("nas", ClientConfig::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Client::connect`](super::Client::connect).
     pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
@@ -42,6 +50,15 @@ impl Pinger {
     }
 
     /// Calls NULL once and returns how long the answer took, and how often the call was sent.
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::{Error, Pinger};
+    /// # async fn example(pinger: Pinger) -> Result<(), Error> {
+    /// let (time, attempts) = pinger.ping().await?;
+    /// println!("{} ms, sent {attempts} times", time.as_millis());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Silent`] when the configured call timeout passes.

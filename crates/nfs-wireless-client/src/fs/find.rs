@@ -7,10 +7,7 @@ use nfs_wire::{FileHandle, Procedure, Status};
 use rustix::io::Errno;
 
 use super::Fs;
-use crate::{
-    client::{Entry, components},
-    error::Error,
-};
+use crate::{client::Entry, error::Error};
 
 /// Symbolic links that a path may lead through, as on Linux (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
@@ -20,34 +17,66 @@ const MOST_LINKS: u32 = 40;
 pub(super) enum Last {
     /// Its target is meant.
     Followed,
-    /// It is meant.
+    /// It is meant; with a slash behind it, its target.
     Itself,
+    /// The name is meant, which is to be made or removed.
+    Name,
 }
 
 /// Where a path leads.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The directory that has its last name, and that name, if it has one: the root has none, nor has what ends with `..`.
+    /// The directory that has its last name, and that name, if it has one.
     at: Option<(FileHandle, Vec<u8>)>,
     /// What has that name.
-    pub(super) entry: Option<Entry>,
+    entry: Option<Entry>,
+    /// The path ends so that it can only be that of a directory.
+    is_directory: bool,
 }
 
 impl Place {
+    /// Whether there is a last name: the root has none, nor has what ends with `.` or `..`.
+    pub(super) const fn has_name(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Whether the path, or the target of a link that it ends with, can only be that of a directory.
+    pub(super) const fn is_directory(&self) -> bool {
+        self.is_directory
+    }
+
+    /// Returns what is there, if anything is.
+    pub(super) fn entry(&self) -> Result<Option<Entry>, Error> {
+        match self.entry {
+            Some(entry) if self.is_directory && entry.metadata.file_type != FileType::Directory => {
+                Err(refused(Status::NOTDIR))
+            }
+            entry => Ok(entry),
+        }
+    }
+
     /// Returns what is there.
     pub(super) fn there(&self) -> Result<Entry, Error> {
-        self.entry.ok_or_else(|| refused(Status::NOENT))
+        self.entry()?.ok_or_else(|| refused(Status::NOENT))
     }
 
     /// Returns the directory and the name, whatever is there.
-    pub(super) fn place(&self) -> Result<(FileHandle, &[u8]), Error> {
+    fn place(&self) -> Result<(FileHandle, &[u8]), Error> {
         let (directory, name) = self.at.as_ref().ok_or_else(|| refused(Status::INVAL))?;
         Ok((*directory, name))
     }
 
-    /// Returns the directory and the name, which nothing has.
-    pub(super) fn free(&self) -> Result<(FileHandle, &[u8]), Error> {
-        if self.entry.is_some() { Err(refused(Status::EXIST)) } else { self.place() }
+    /// Returns the directory and the name, for something of this type.
+    pub(super) fn place_for(&self, file_type: FileType) -> Result<(FileHandle, &[u8]), Error> {
+        match (file_type, self.is_directory) {
+            (FileType::Directory, _) | (_, false) => self.place(),
+            _ => Err(refused(if self.entry.is_some() { Status::NOTDIR } else { Status::NOENT })),
+        }
+    }
+
+    /// Returns the directory and the name, which nothing has, for something of this type.
+    pub(super) fn free_for(&self, file_type: FileType) -> Result<(FileHandle, &[u8]), Error> {
+        if self.entry.is_some() { Err(refused(Status::EXIST)) } else { self.place_for(file_type) }
     }
 
     /// Returns the directory, the name and what has it.
@@ -63,51 +92,81 @@ pub(super) const fn refused(status: Status) -> Error {
     Error::refused(Procedure::Lookup, status)
 }
 
+/// Whether a path can only be that of a directory.
+pub(super) fn ends_as_directory(path: &[u8]) -> bool {
+    matches!(path.rsplit(|&byte| byte == b'/').next(), Some(b"" | b"." | b".."))
+}
+
 impl Fs {
     /// Finds where a path leads. That its last name is missing is no error.
+    ///
+    /// A directory that is replaced meanwhile is looked up once more, as the kernel's client does it.
     pub(super) async fn find(&self, path: &[u8], last: Last) -> Result<Place, Error> {
+        match self.walk(path, last).await {
+            Err(error) if error.is_stale() => self.walk(path, last).await,
+            found => found,
+        }
+    }
+
+    async fn walk(&self, path: &[u8], last: Last) -> Result<Place, Error> {
+        if path.contains(&0) {
+            return Err(refused(Status::INVAL));
+        }
+        let mut is_directory = ends_as_directory(path);
         let path = if path.starts_with(b"/") { path.to_vec() } else { [&self.base, path].join(&b'/') };
-        let mut rest = names(self.client.below_export(&path)?);
+        let mut rest = names(&path);
+        self.come_back(Vec::new(), &mut rest)?;
         // The directories from the export's root down.
         let mut above = vec![self.client.root()];
         let (mut at, mut entry, mut links) = (None, None, 0);
         while let Some(name) = rest.pop_front() {
             let directory = *above.last().expect("the root stays");
             (at, entry) = (None, None);
-            if name == b".." {
-                above.pop();
-                if above.is_empty() {
-                    return Err(refused(Status::NOENT));
+            match &name[..] {
+                b"." => continue,
+                b".." if above.len() > 1 => {
+                    above.pop();
+                    continue;
                 }
-                continue;
+                b".." => {
+                    let mut outside = names(self.client.export());
+                    outside.pop_back();
+                    self.come_back(outside.into(), &mut rest)?;
+                    continue;
+                }
+                _ => {}
             }
+            let is_last = rest.is_empty();
             let found = match self.client.lookup(directory, &name).await {
                 Ok(found) => found,
-                Err(error) if rest.is_empty() && error.status() == Some(Status::NOENT) => {
-                    return Ok(Place { at: Some((directory, name)), entry: None });
+                Err(error) if is_last && error.status() == Some(Status::NOENT) => {
+                    return Ok(Place { at: Some((directory, name)), entry: None, is_directory });
                 }
                 Err(error) => return Err(error),
             };
+            let follows = !is_last || last == Last::Followed || (last == Last::Itself && is_directory);
             match found.metadata.file_type {
-                FileType::Symlink if !rest.is_empty() || last == Last::Followed => {
+                FileType::Symlink if follows => {
                     links += 1;
                     if links > MOST_LINKS {
                         return Err(Error::Local(Arc::new(io::Error::from(Errno::LOOP))));
                     }
                     let target = self.client.read_link(found.handle).await?;
-                    let names = if target.starts_with(b"/") {
+                    if target.is_empty() {
+                        return Err(refused(Status::NOENT));
+                    }
+                    is_directory |= is_last && ends_as_directory(&target);
+                    names(&target).into_iter().rev().for_each(|name| rest.push_front(name));
+                    if target.starts_with(b"/") {
                         above.truncate(1);
-                        names(self.client.below_export(&target)?)
-                    } else {
-                        names(&target)
-                    };
-                    names.into_iter().rev().for_each(|name| rest.push_front(name));
+                        self.come_back(Vec::new(), &mut rest)?;
+                    }
                 }
                 FileType::Directory => {
                     above.push(found.handle);
                     (at, entry) = (Some((directory, name)), Some(found));
                 }
-                _ if !rest.is_empty() => return Err(refused(Status::NOTDIR)),
+                _ if !is_last => return Err(refused(Status::NOTDIR)),
                 _ => (at, entry) = (Some((directory, name)), Some(found)),
             }
         }
@@ -115,10 +174,26 @@ impl Fs {
             let handle = *above.last().expect("the root stays");
             entry = Some(Entry { handle, metadata: self.client.metadata(handle).await? });
         }
-        Ok(Place { at, entry })
+        Ok(Place { at, entry, is_directory })
+    }
+
+    /// Takes the names that lead from a directory of the server to the export's root. Outside the export nothing else is known.
+    fn come_back(&self, mut outside: Vec<Vec<u8>>, rest: &mut VecDeque<Vec<u8>>) -> Result<(), Error> {
+        let export = names(self.client.export());
+        while outside.len() < export.len() {
+            match rest.pop_front() {
+                Some(name) if name == b"." => {}
+                Some(name) if name == b".." => _ = outside.pop(),
+                Some(name) if name == export[outside.len()] => outside.push(name),
+                Some(_) | None => return Err(refused(Status::NOENT)),
+            }
+        }
+        Ok(())
     }
 }
 
+/// Returns the names of a path, also those that stand for directories.
 fn names(path: &[u8]) -> VecDeque<Vec<u8>> {
-    components(path).map(<[u8]>::to_vec).collect()
+    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+    names.map(<[u8]>::to_vec).collect()
 }

@@ -93,36 +93,43 @@ impl OpenOptions {
     /// As [`Fs::open`]; `InvalidInput` where the options contradict each other, as for `std::fs::OpenOptions`.
     pub async fn open(&self, fs: &Fs, path: impl AsRef<[u8]>) -> Result<File, Error> {
         self.check()?;
-        let last = if self.create_new { Last::Itself } else { Last::Followed };
-        let found = fs.find(path.as_ref(), last).await?;
+        let path = path.as_ref();
+        let makes = self.create || self.create_new;
+        let follows = !(self.create_new || (makes && find::ends_as_directory(path)));
+        let found = fs.find(path, if follows { Last::Followed } else { Last::Name }).await?;
+        if makes && found.is_directory() {
+            let is_there = self.create_new && !found.has_name();
+            return Err(find::refused(if is_there { Status::EXIST } else { Status::ISDIR }));
+        }
         let attributes =
             SetAttributes { mode: Some(self.mode.unwrap_or(FILE_MODE)), ..SetAttributes::default() };
         let writes = self.write || self.append;
-        let entry = match found.entry {
+        let entry = match found.entry()? {
             Some(_) if self.create_new => return Err(find::refused(Status::EXIST)),
             Some(Entry { metadata, .. }) if writes && metadata.file_type == FileType::Directory => {
                 return Err(find::refused(Status::ISDIR));
             }
-            Some(entry) => {
+            Some(mut entry) => {
                 if self.truncate && entry.metadata.size > 0 {
                     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
                     fs.client.set_attributes(entry.handle, empty).await?;
+                    entry.metadata.size = 0;
                 }
                 entry
             }
             None if self.create_new => {
-                let (directory, name) = found.free()?;
+                let (directory, name) = found.free_for(FileType::Regular)?;
                 fs.client.create_new(directory, name, attributes).await?
             }
             None if self.create => {
-                let (directory, name) = found.free()?;
+                let (directory, name) = found.free_for(FileType::Regular)?;
                 fs.client.create(directory, name, attributes).await?
             }
             None => return Err(find::refused(Status::NOENT)),
         };
         let mut file = File::with_access(fs.client.clone(), entry.handle, self.read, writes);
         if self.append {
-            file.append().await?;
+            file.append_at(entry.metadata.size);
         }
         Ok(file)
     }

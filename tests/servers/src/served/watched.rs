@@ -10,7 +10,7 @@ use std::{
 use nfs_wireless_client::NfsStatus;
 use nfs_wireless_server::{
     Directory, Vfs,
-    nfs3_types::nfs3::{fattr3, nfstime3, sattr3, stable_how},
+    nfs3_types::nfs3::{fattr3, ftype3, nfstime3, sattr3, stable_how},
     vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space},
 };
 
@@ -65,6 +65,11 @@ impl Watched {
     }
 }
 
+/// A directory with the sticky bit stands for one on another file system.
+fn is_elsewhere(attributes: &fattr3) -> bool {
+    matches!(attributes.type_, ftype3::NF3DIR) && attributes.mode & 0o1000 != 0
+}
+
 impl fmt::Debug for Watched {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.directory.fmt(formatter)
@@ -89,7 +94,12 @@ impl Vfs for Watched {
     }
 
     fn attributes(&self, node: NodeId) -> Result<fattr3, NfsStatus> {
-        let attributes = self.directory.attributes(node);
+        let attributes = self.directory.attributes(node).map(|mut attributes| {
+            if is_elsewhere(&attributes) {
+                attributes.fsid = !attributes.fsid;
+            }
+            attributes
+        });
         let found = self.found.lock().unwrap().take_if(|(found, _)| *found == node);
         if let Some((_, name)) = found {
             self.tell(Call::LookedUp(&name));

@@ -1,6 +1,6 @@
 //! Sizes as people type them.
 
-use nfs_wireless_client::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+use nfs_proto::config::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 
 /// Parses a size in bytes: a number with an optional `K`, `M` or `G` (1024).
 ///
