@@ -193,80 +193,18 @@ fn the_testbed_has_no_client_logic_of_its_own() {
 }
 
 /// What may be tuned is in two files, with its range and source. A further number there has to pay on channels that it was not made for
-/// (docs/experiments.md); a constant elsewhere comes from a protocol, or is part of how something is stored.
+/// (docs/experiments.md).
 #[test]
-fn numbers_that_decide_are_in_tuning_and_few() {
-    const FIXED: [&str; 42] = [
-        // Bookkeeping.
-        "MAX_CALLS",
-        "KEPT_HEAD_BYTES",
-        "STEPS",
-        "BUCKETS",
-        "ABSENT",
-        "ROUNDS",
-        "REMEMBERED",
-        "MAX_ATTEMPTS",
-        "PROBE_SLOT",
-        "MTU_PROBE_SLOT",
-        "NONE",
-        "DEFAULT",
-        "MAX_DOUBLINGS",
-        "MOST",
-        // Sizes and times of protocols and of systems.
-        "NULL",
-        "FIRST_BLOCK",
-        "MAX_FRAGMENTED",
-        "IP_HEADER",
-        "BLOCKS",
-        "SMALL",
-        "HEADERS",
-        "FRAME_HEADERS",
-        "BASE",
-        "ASSUMED",
-        "LARGEST",
-        "USUAL",
-        "MAX_PROBES",
-        "RAISE",
-        "LEAST_HEADERS",
-        "GRANULARITY",
-        "FIRST",
-        "MAX",
-        "LATE",
-        "COPIES",
-        "CONNECT_TIME",
-        "ALIGNMENT",
-        "FIRST_LIFETIME",
-        "MAX_LIFETIME",
-        // What no path exceeds.
-        "HIGHEST_RATE",
-        "MOST_FADES",
-        "LONGEST_TIME",
-        "LARGEST_BLOCK",
-    ];
+fn numbers_that_decide_are_few() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/nfs-proto/src");
     let mut numbers = 0;
-    let mut elsewhere = Vec::new();
-    for file in sources(&root.join("engine")).into_iter().chain(sources(&root.join("endpoint"))) {
-        let path = file.strip_prefix(&root).expect("below it").display().to_string();
-        // The timers of the papers and of a kernel are as published.
-        if path.contains("tests") || path.contains("policy") {
-            continue;
-        }
-        let text = fs::read_to_string(&file).expect("readable");
-        let text = text.split("#[cfg(test)]").next().expect("a first part");
-        for line in text.lines().map(str::trim) {
-            if path.ends_with("tuning.rs") && line.starts_with("pub ") {
-                let number = ["Duration", "u32", "u64", "f64", "usize"]
-                    .iter()
-                    .any(|it| line.ends_with(&format!(": {it},")));
-                numbers += usize::from(number);
-            }
-            let name =
-                line.split("const ").nth(1).filter(|_| !line.starts_with("//") && !line.contains("fn "));
-            let name = name.and_then(|rest| rest.split(':').next());
-            elsewhere.extend(name.filter(|name| !FIXED.contains(name)).map(|name| format!("{path}: {name}")));
-        }
+    for file in ["engine/recovery/tuning.rs", "endpoint/tuning.rs"] {
+        let text = fs::read_to_string(root.join(file)).expect("readable");
+        let fields = text.lines().map(str::trim).filter(|line| line.starts_with("pub "));
+        let is_number = |line: &&str| {
+            ["Duration", "u32", "u64", "f64", "usize"].iter().any(|it| line.ends_with(&format!(": {it},")))
+        };
+        numbers += fields.filter(is_number).count();
     }
     assert!((40..=70).contains(&numbers), "{numbers} numbers");
-    assert!(elsewhere.is_empty(), "constants that are not in a tuning.rs: {elsewhere:?}");
 }

@@ -31,8 +31,6 @@ struct Manifest {
 struct Claim {
     text: String,
     tests: Vec<String>,
-    #[serde(default)]
-    bounds: Vec<String>,
 }
 
 /// Something that was measured, by tests that fail where it is not so.
@@ -47,8 +45,6 @@ struct Measured {
     /// Tests of `./ci.sh long`.
     #[serde(default)]
     long_tests: Vec<String>,
-    #[serde(default)]
-    bounds: Vec<String>,
 }
 
 /// The sources that may have tests, by path.
@@ -106,16 +102,6 @@ impl Sources {
         Ok(())
     }
 
-    fn check_bounds(&self, bounds: &[String]) -> Result<(), String> {
-        for bound in bounds {
-            let (file, text) = bound.split_once(": ").ok_or_else(|| format!("{bound} is no FILE: text"))?;
-            if !self.file(file)?.contains(text) {
-                return Err(format!("{file}.rs has no {text}"));
-            }
-        }
-        Ok(())
-    }
-
     fn check_all(&self, manifest: &Manifest) -> Result<(), String> {
         for claim in
             manifest.guarantee.iter().chain(&manifest.file).chain(&manifest.serve).chain(&manifest.mount)
@@ -128,7 +114,6 @@ impl Sources {
             if !runs.concat().contains(&Runs::Always) {
                 return Err(format!("no run asserts {:?}", claim.text));
             }
-            self.check_bounds(&claim.bounds)?;
         }
         for row in &manifest.measured {
             if row.tests.is_empty() {
@@ -136,7 +121,6 @@ impl Sources {
             }
             self.check(&row.tests, Runs::Always)?;
             self.check(&row.long_tests, Runs::Long)?;
-            self.check_bounds(&row.bounds)?;
         }
         Ok(())
     }
@@ -314,38 +298,36 @@ fn the_documents_say_what_the_manifest_says() {
 #[test]
 fn a_claim_without_a_test_is_refused() {
     let source = "#[test]\nfn quick() {}\n#[test]\n#[ignore = \"slow\"]\nfn slow() {}\nfn helper() {}\n\
-        misbehaviours! {\n    row: COMMAND, LIE, MUST;\n}\nconst MOST: u64 = 2;\n";
+        misbehaviours! {\n    row: COMMAND, LIE, MUST;\n}\n";
     let sources = Sources(BTreeMap::from([
         ("/tests/one".to_owned(), source.to_owned()),
         ("/crates/x/one".to_owned(), String::new()),
     ]));
-    let claim = |tests: &[&str], bounds: &[&str]| Manifest {
+    let claim = |tests: &[&str]| Manifest {
         guarantee: vec![Claim {
             text: "something".to_owned(),
             tests: tests.iter().map(ToString::to_string).collect(),
-            bounds: bounds.iter().map(ToString::to_string).collect(),
         }],
         file: vec![],
         serve: vec![],
         mount: vec![],
         measured: vec![],
     };
-    let check = |tests: &[&str], bounds: &[&str]| sources.check_all(&claim(tests, bounds));
-    assert_eq!(check(&["tests/one::quick"], &["tests/one: const MOST: u64 = 2;"]), Ok(()));
-    assert_eq!(check(&["tests/one::row", "tests/one::slow"], &[]), Ok(()));
-    assert_eq!(check(&["tests/one::*"], &[]), Ok(()));
-    for (tests, bounds) in [
-        (&[][..], &[][..]),
-        (&["tests/one::helper"], &[]),
-        (&["tests/one::gone"], &[]),
-        (&["tests/one::slow"], &[]),
-        (&["tests/two::quick"], &[]),
-        (&["one::quick"], &[]),
-        (&["crates/x/one::*"], &[]),
-        (&["quick"], &[]),
-        (&["tests/one::quick"], &["tests/one: const MOST: u64 = 3;"]),
+    let check = |tests: &[&str]| sources.check_all(&claim(tests));
+    assert_eq!(check(&["tests/one::quick"]), Ok(()));
+    assert_eq!(check(&["tests/one::row", "tests/one::slow"]), Ok(()));
+    assert_eq!(check(&["tests/one::*"]), Ok(()));
+    for tests in [
+        &[][..],
+        &["tests/one::helper"],
+        &["tests/one::gone"],
+        &["tests/one::slow"],
+        &["tests/two::quick"],
+        &["one::quick"],
+        &["crates/x/one::*"],
+        &["quick"],
     ] {
-        assert!(check(tests, bounds).is_err(), "{tests:?} {bounds:?}");
+        assert!(check(tests).is_err(), "{tests:?}");
     }
     let row = |tests: &str, long_tests: &str| Measured {
         what: "something".to_owned(),
@@ -353,7 +335,6 @@ fn a_claim_without_a_test_is_refused() {
         long: "100".to_owned(),
         tests: vec![tests.to_owned()],
         long_tests: vec![long_tests.to_owned()],
-        bounds: vec![],
     };
     let check = |row| {
         sources.check_all(&Manifest {

@@ -79,13 +79,13 @@ struct Arguments {
     /// Make only the copies that are missing in trials.jsonl of --out, or were made by another tree of crates/.
     #[arg(long)]
     resume: bool,
-    /// Where results go: trials.jsonl while it runs, then summary.json, tables and plots.
+    /// Where results go: trials.jsonl while it runs, then summary.json, tables.md and plots.
     #[arg(long, value_name = "DIR", default_value = "target/head-to-head")]
     out: PathBuf,
     /// Run nothing: show these results, a trials.jsonl each; of trials that occur twice the last counts.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
-    /// Put the tables into docs/comparison.md and docs/head-to-head.md of this directory.
+    /// Put the summary into docs/comparison.md of this directory.
     #[arg(long, value_name = "DIR")]
     renew: Option<PathBuf>,
     /// Show the cells and programs that would run, and about how long that takes.
@@ -369,6 +369,7 @@ fn show(arguments: &Arguments, all: &[Cell], results: &Results) -> anyhow::Resul
     println!("{}", report::notes(results));
     fs::create_dir_all(&arguments.out)?;
     fs::write(arguments.out.join("summary.json"), serde_json::to_string_pretty(&rows)?)?;
+    fs::write(arguments.out.join("tables.md"), report::page(all, results, &rows)?)?;
     picture::write(&arguments.out, all, &rows)?;
     if let Some(root) = &arguments.renew {
         if let Some(cell) = results.unknown(all) {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
 use crate::{cell::Cell, results::Results, summary::Row, target};
 
@@ -128,28 +128,29 @@ pub(crate) fn notes(results: &Results) -> String {
     text
 }
 
-/// Puts tables between the marks in docs/comparison.md, and all of them into docs/head-to-head.md.
+/// Whether every target is reached, and every program in every cell.
+pub(crate) fn page(all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Result<String> {
+    let (notes, targets) = (notes(results), target::table(all, results, rows)?);
+    Ok(format!(
+        "# Head to head\n\n{notes}\n## Targets\n\n{targets}\n## Every program in every cell\n\n\
+         Seconds are those of the whole command, for copies with the right bytes. The limit is the time that the channel of a seed needs (no\n\
+         round trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware limit adds a lost block\n\
+         for each fade. `papers` is the client of 1997.\n\n{}",
+        full(rows)
+    ))
+}
+
+/// Puts the summary between the marks in docs/comparison.md.
 pub(crate) fn renew(root: &Path, all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Result<()> {
     const MARKS: (&str, &str) = ("<!-- head-to-head -->\n", "<!-- /head-to-head -->");
-    let docs = root.join("docs");
-    ensure!(docs.is_dir(), "{} is no directory", docs.display());
-    let path = docs.join("comparison.md");
+    let path = root.join("docs/comparison.md");
     let comparison = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let parts =
         comparison.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
     let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), MARKS.0.trim()))?;
     let (overview, notes, targets) =
         (overview(all, rows), notes(results), target::table(all, results, rows)?);
-    fs::write(&path, format!("{before}{}\n{overview}\n{}{after}", MARKS.0, MARKS.1))?;
-    let page = format!(
-        "# Head to head\n\n\
-         This page compares nfsw with unmodified programs behind the same emulated link with the same fades; [comparison](comparison.md)\n\
-         says how to repeat it. `cargo run --release -p head-to-head -- --traces DIR --from FILE... --renew .` writes it.\n\n{notes}\n\
-         ## Targets\n\n{targets}\n## Every program in every cell\n\n\
-         Seconds are those of the whole command, for copies with the right bytes. The limit is the time that the channel of a seed needs (no\n\
-         round trips, no acknowledgements, 4096-byte blocks on `paper-1997` and 32 KiB elsewhere); the edge-aware limit adds a lost block\n\
-         for each fade. `papers` is the client of 1997.\n\n{}",
-        full(rows)
-    );
-    Ok(fs::write(docs.join("head-to-head.md"), page)?)
+    let reached = targets.lines().last().unwrap_or_default();
+    let text = format!("{before}{}\n{overview}\n{notes}\nTargets: {reached}\n\n{}{after}", MARKS.0, MARKS.1);
+    Ok(fs::write(&path, text)?)
 }

@@ -3,6 +3,10 @@
 //! Every directory that was ever mounted has a [`Root`] in the cache directory, named by the identity of its server's root, so that
 //! another server at the same address has another one. In it lie records and data of objects, which `DiskStore` reads and writes
 //! for an [`nfs_cache::Cache`].
+//!
+//! The format is not that of partial files, though both store ranges of sparse files. A partial file will be completed and renamed, so
+//! what its journal claims is flushed first. What is held is only read again and never flushed: it has a hash for each grain, and data
+//! that does not match counts as missing.
 
 mod disk;
 pub(crate) mod entry;

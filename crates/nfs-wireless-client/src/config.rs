@@ -8,7 +8,7 @@ use nfs_proto::{
 };
 use nfs_wire::auth::Credential;
 
-use crate::known::KnownServer;
+use crate::{known::KnownServer, url::UrlOptions};
 
 /// Everything a [`Client`](crate::Client) needs to know besides the server's name.
 ///
@@ -205,4 +205,26 @@ pub enum TransportChoice {
     Udp,
     /// TCP only, for portmap and MOUNT too.
     Tcp,
+}
+
+impl UrlOptions {
+    /// Changes a configuration to what the URL asks for. Who acts as another user or group does not carry along the groups of this one.
+    pub fn configure(&self, config: &mut ClientConfig) {
+        config.nfs_port = self.nfs_port.or(config.nfs_port);
+        config.mount_port = self.mount_port.or(config.mount_port);
+        if let Credential::Sys(user) = &mut config.credential
+            && (self.uid.is_some() || self.gid.is_some())
+        {
+            user.gids.clear();
+            (user.uid, user.gid) = (self.uid.unwrap_or(user.uid), self.gid.unwrap_or(user.gid));
+        }
+        let exact = |bytes: Option<u32>, otherwise| bytes.map_or(otherwise, BlockSize::Exact);
+        config.read_block = exact(self.read_block, config.read_block);
+        config.write_block = exact(self.write_block, config.write_block);
+        if let Some(initial) = self.initial_timeout {
+            let maximum = RetryPolicy::MAXIMUM.max(initial);
+            let (linear_steps, linear_step) = (RetryPolicy::LINEAR_STEPS, RetryPolicy::LINEAR_STEP);
+            config.retry = RetryPolicy::Hybrid { initial, linear_steps, linear_step, maximum };
+        }
+    }
 }

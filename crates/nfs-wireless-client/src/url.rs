@@ -4,12 +4,9 @@ mod size;
 
 use std::{str::FromStr, time::Duration};
 
-use nfs_proto::config::{BlockSize, RetryPolicy};
-use nfs_wire::auth::Credential;
 use thiserror::Error;
 
 pub use self::size::{parse_block, parse_max_block, parse_size};
-use crate::config::ClientConfig;
 
 /// A path on a server, as a URL.
 ///
@@ -182,26 +179,6 @@ impl FromStr for NfsUrl {
 }
 
 impl UrlOptions {
-    /// Changes a configuration to what the URL asks for. Who acts as another user or group does not carry along the groups of this one.
-    pub fn configure(&self, config: &mut ClientConfig) {
-        config.nfs_port = self.nfs_port.or(config.nfs_port);
-        config.mount_port = self.mount_port.or(config.mount_port);
-        if let Credential::Sys(user) = &mut config.credential
-            && (self.uid.is_some() || self.gid.is_some())
-        {
-            user.gids.clear();
-            (user.uid, user.gid) = (self.uid.unwrap_or(user.uid), self.gid.unwrap_or(user.gid));
-        }
-        let exact = |bytes: Option<u32>, otherwise| bytes.map_or(otherwise, BlockSize::Exact);
-        config.read_block = exact(self.read_block, config.read_block);
-        config.write_block = exact(self.write_block, config.write_block);
-        if let Some(initial) = self.initial_timeout {
-            let maximum = RetryPolicy::MAXIMUM.max(initial);
-            let (linear_steps, linear_step) = (RetryPolicy::LINEAR_STEPS, RetryPolicy::LINEAR_STEP);
-            config.retry = RetryPolicy::Hybrid { initial, linear_steps, linear_step, maximum };
-        }
-    }
-
     fn apply(&mut self, pair: &str) -> Result<(), UrlError> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match name {
@@ -293,7 +270,11 @@ pub fn decode(text: &[u8]) -> Result<Vec<u8>, UrlError> {
 
 #[cfg(test)]
 mod tests {
+    use nfs_proto::config::{BlockSize, RetryPolicy};
+    use nfs_wire::auth::Credential;
+
     use super::*;
+    use crate::config::ClientConfig;
 
     #[test]
     fn what_a_url_asks_for_is_configured_and_the_rest_stays() {

@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_secs(5);
 impl Terminal {
     /// Starts a program in a terminal of so many columns.
     pub(crate) fn start(columns: u16, program: impl AsRef<Path>, adjust: impl FnOnce(&mut Command)) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();

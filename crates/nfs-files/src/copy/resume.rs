@@ -2,6 +2,12 @@
 //!
 //! A download's journal lies beside its temporary file. An upload's lies in the state directory of this machine: the
 //! source may be read-only, and the server would have to be told every time.
+//!
+//! It has the identity of the source (file, size, times) and of the temporary file, the ranges that are on stable storage, and the ranges
+//! that are copied as long as a *token* has not changed. The token of a download is the boot id of this machine and the number of the
+//! mount: after a power failure only what had been flushed counts. That of an upload is the server's write verifier: the next run sends a
+//! COMMIT, and sends the ranges again if the reply has another one (RFC 1813 §3.3.21). A journal never claims a range before its bytes are
+//! written, and a file is never truncated before its journal says so. Locks (`flock`) keep a second run away.
 
 pub(in crate::copy) mod completed;
 pub(in crate::copy) mod state;

@@ -1,4 +1,9 @@
 //! Where the server is, for as long as a client lives: names and ports may lead elsewhere after a while.
+//!
+//! When a link or an address changes ([`Client::link_event`](super::Client::link_event)), the driver probes at once, binds UDP to the new
+//! local address with the same port, which the server's duplicate request cache knows, and replaces a TCP connection that has no replies.
+//! Without such an event, a server that does not respond is looked up again by its name, asked for its ports and mounted again: if the
+//! root handle is the same, the connection moves there with all its calls, otherwise the client ends.
 
 use std::{
     future::pending,

@@ -1,0 +1,300 @@
+//! Destinations that take less than others: names for one that are two elsewhere, no modes, no times, or not all of them.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::{
+    common::{self, Server, command, names, noise, ok, stderr},
+    odd::{Mounted, Odd},
+};
+
+/// Pairs of names that some file system takes for one.
+const PAIRS: [(&str, &str); 4] =
+    [("README", "readme"), ("café", "cafe\u{301}"), ("Straße.txt", "straße.TXT"), ("sub/a", "SUB/b")];
+
+fn write(place: &Path, name: &str, content: &[u8]) {
+    let path = place.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// Runs `nfsw` and expects that something was not copied; returns what was said.
+fn some_fail(arguments: &[&str]) -> String {
+    let output = command(arguments).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn two_sources_that_would_become_one_file_are_told_and_the_first_stays() {
+    let server = Server::start();
+    for has_no_flags in [false, true] {
+        for (number, (first, second)) in PAIRS.into_iter().enumerate() {
+            for size in [10, 300 << 10] {
+                let tree = format!("tree{number}-{size}-{has_no_flags}");
+                let [one, other] = [noise(size), noise(size / 2)];
+                write(&server.path(&tree), first, &one);
+                write(&server.path(&tree), second, &other);
+                write(&server.path(&tree), "another", b"x");
+                for words in [&["cp", "-r"][..], &["cp", "-r", "--inplace"], &["sync"], &["sync", "--delete"]]
+                {
+                    let place = Mounted::new(Odd { folds: true, has_no_flags, ..Odd::default() });
+                    let (source, target) = (server.url(&format!("/{tree}")), place.text("copy"));
+                    for run in 0..2 {
+                        let again = if run == 1 && words[0] == "cp" { vec!["-T"] } else { Vec::new() };
+                        let arguments = [words, &again, &[&source, &target]].concat();
+                        let said = some_fail(&arguments);
+                        let both =
+                            [first, second].iter().all(|name| said.contains(name.split('/').next().unwrap()));
+                        assert!(
+                            both && said.contains("takes this name for that of"),
+                            "{arguments:?}: {said}"
+                        );
+                        let found = fs::read(place.join("copy").join(first)).ok();
+                        let found = found.or_else(|| fs::read(place.join("copy").join(second)).ok()).unwrap();
+                        assert!(found == one || found == other, "{arguments:?}: the bytes of neither");
+                        assert_eq!(fs::read(place.join("copy/another")).unwrap(), b"x");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_takes_two_names_for_one_is_told_from_others() {
+    let here = tempfile::tempdir().unwrap();
+    for (number, (first, second)) in PAIRS.into_iter().enumerate() {
+        let tree = here.path().join(number.to_string());
+        write(&tree, first, &noise(300 << 10));
+        write(&tree, second, b"small");
+        for words in [&["cp", "-r"][..], &["sync", "--delete"]] {
+            let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+            let server = Server::at(place.path());
+            for run in 0..2 {
+                let again = if run == 1 && words[0] == "cp" { vec!["-T"] } else { Vec::new() };
+                let target = server.url("/copy");
+                let arguments = [words, &again, &[tree.to_str().unwrap(), &target]].concat();
+                let said = some_fail(&arguments);
+                assert!(said.contains("takes this name for that of"), "{arguments:?}: {said}");
+                let found = fs::read(place.join("copy").join(first)).ok();
+                let found = found.or_else(|| fs::read(place.join("copy").join(second)).ok()).unwrap();
+                assert!(
+                    found == noise(300 << 10) || found == b"small",
+                    "{arguments:?}: the bytes of neither"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_are_one_for_another_reason_are_told_too() {
+    let server = Server::start();
+    write(&server.path("tree"), "long-name-1", b"first");
+    write(&server.path("tree"), "long-name-2", b"second");
+    for has_no_flags in [false, true] {
+        let place = Mounted::new(Odd { ignores_digits: true, has_no_flags, ..Odd::default() });
+        let said = some_fail(&["cp", "-r", "--jobs", "1", &server.url("/tree"), &place.text("copy")]);
+        assert!(said.contains("long-name-1") && said.contains("long-name-2"), "{said}");
+        let found = fs::read(place.join("copy/long-name-1")).unwrap();
+        assert!(found == b"first" || found == b"second", "the bytes of neither");
+    }
+}
+
+#[test]
+fn what_a_run_has_copied_is_in_the_way_of_nothing_and_no_link_replaces_it() {
+    let server = Server::start();
+    // A file and a directory; and a file, and another one with two names.
+    write(&server.path("kinds"), "README", b"file");
+    write(&server.path("kinds"), "readme/below", b"below");
+    write(&server.path("links"), "0", b"first");
+    fs::hard_link(server.path("links/0"), server.path("links/B")).unwrap();
+    write(&server.path("links"), "b", b"second");
+    for (tree, name, content) in [("kinds", "README", b"file".as_slice()), ("links", "b", b"second")] {
+        for delete in [&[][..], &["--delete"]] {
+            let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+            let (source, target) = (server.url(&format!("/{tree}")), place.text("copy"));
+            for run in 0..3 {
+                let said = some_fail(&[&["sync"], delete, &[&source, &target]].concat());
+                assert!(said.contains("takes this name for that of"), "{tree}, run {run}: {said}");
+                let found = fs::read(place.join("copy").join(name));
+                // Whichever came first is there.
+                let is_first = found.as_ref().is_ok_and(|found| found == content)
+                    || tree == "kinds" && place.join("copy/readme/below").exists();
+                assert!(is_first, "{tree}, run {run}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_sources_that_go_into_one_directory_do_not_replace_one_another() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for (source, only) in [("a", "one"), ("b", "other")] {
+        for place in [server.root.path(), here.path()] {
+            write(&place.join(source), "sub/file", source.as_bytes());
+            write(&place.join(source), &format!("sub/{only}"), only.as_bytes());
+        }
+    }
+    fs::create_dir(server.path("up")).unwrap();
+    fs::create_dir(here.path().join("down")).unwrap();
+    let local = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    for (sources, target, copy) in [
+        ([server.url("/a/."), server.url("/b/.")], local("down"), here.path().join("down")),
+        ([local("a/."), local("b/.")], server.url("/up"), server.path("up")),
+    ] {
+        let said = some_fail(&["cp", "-r", &sources[0], &sources[1], &target]);
+        assert!(said.contains("sub/file: not copied") && said.lines().count() == 1, "{said}");
+        let found = fs::read(copy.join("sub/file")).unwrap();
+        assert!(found == b"a" || found == b"b");
+        assert_eq!(names(&copy.join("sub")), ["file", "one", "other"]);
+        // Who says which is to be kept has said it.
+        ok(["cp", "-r", "-n", &sources[0], &sources[1], &target]);
+        assert_eq!(fs::read(copy.join("sub/file")).unwrap(), found);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_copy_to_a_file_system_that_does_not_respond() {
+    let server = Server::start();
+    write(server.root.path(), "file", &noise(300 << 10));
+    for (signal, words) in [("-TERM", &["cp"][..]), ("-INT", &["cp", "--inplace"])] {
+        let place = Mounted::new(Odd { hangs: true, ..Odd::default() });
+        let (source, target) = (server.url("/file"), place.text("copy"));
+        let mut copy = command([words, &[&source, &target]].concat()).stderr(Stdio::null()).spawn().unwrap();
+        place.wait_until_it_hangs();
+        let begun = Instant::now();
+        assert!(Command::new("kill").args([signal, &copy.id().to_string()]).status().unwrap().success());
+        while copy.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let elapsed = begun.elapsed();
+        place.go_on();
+        assert_eq!(copy.wait().unwrap().code(), Some(130), "{words:?}");
+        assert!(elapsed < Duration::from_secs(20), "{words:?}: {elapsed:?}");
+    }
+}
+
+/// Files of other machines, and those on a disk that fails, say only then that something is lost.
+#[test]
+fn what_fails_when_a_file_is_closed_or_flushed_gets_no_name() {
+    let server = Server::start();
+    write(server.root.path(), "small", b"x");
+    write(server.root.path(), "large", &noise(64 << 20));
+    use rustix::io::Errno;
+    for (error, words) in
+        [(Errno::IO, "input/output error"), (Errno::NOSPC, "no space left"), (Errno::DQUOT, "quota")]
+    {
+        let error = error.raw_os_error();
+        for (fails, name, options) in [
+            ([Some(error), None], "small", &["cp"][..]),
+            ([Some(error), None], "small", &["cp", "--inplace"]),
+            ([None, Some(error)], "large", &["cp"]),
+        ] {
+            let place = Mounted::new(Odd { fails, ..Odd::default() });
+            // A rate at which more waits to be flushed than may be before the end.
+            let limit = ["--bwlimit", "24M", &server.url(&format!("/{name}")), &place.text("copy")];
+            let output = command([options, &limit].concat()).output().unwrap();
+            let said = stderr(&output).to_lowercase();
+            assert_eq!(output.status.code(), Some(7), "{name} {words}: {said}");
+            assert!(said.contains(words) && said.lines().count() == 1, "{words}: {said}");
+            assert!(options.len() > 1 || !place.join("copy").exists(), "{words}: {said}");
+        }
+    }
+}
+
+#[test]
+fn sync_deletes_no_file_that_has_its_name_in_another_case() {
+    let server = Server::start();
+    write(&server.path("tree"), "readme", b"same");
+    let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+    fs::create_dir(place.join("copy")).unwrap();
+    fs::write(place.join("copy/README"), b"old!").unwrap();
+    fs::write(place.join("copy/surplus"), b"").unwrap();
+    for _ in 0..2 {
+        ok(["sync", "--delete", "--force", &server.url("/tree"), &place.text("copy")]);
+        assert_eq!(fs::read(place.join("copy/readme")).unwrap(), b"same");
+        assert_eq!(names(&place.join("copy")).len(), 1);
+    }
+}
+
+#[test]
+fn names_that_differ_by_case_are_two_where_they_are_two() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    for (first, second) in PAIRS {
+        write(&server.path("tree"), first, first.as_bytes());
+        write(&server.path("tree"), second, second.as_bytes());
+    }
+    let down = here.path().join("down");
+    ok(["cp", "-rp", &server.url("/tree"), down.to_str().unwrap()]);
+    ok(["cp", "-rp", down.to_str().unwrap(), &server.url("/up")]);
+    ok(["sync", "--delete", down.to_str().unwrap(), &server.url("/up")]);
+    common::assert_same_tree(&server.path("tree"), &server.path("up"), false);
+}
+
+#[test]
+fn what_nobody_asked_for_is_no_reason_to_fail() {
+    let server = Server::start();
+    write(&server.path("tree"), "sub/file", &noise(300 << 10));
+    write(&server.path("tree"), "small", b"x");
+    for (words, warnings) in [(&["cp", "-r"][..], 0), (&["cp", "-rp"], 1), (&["sync"], 1)] {
+        let place = Mounted::new(Odd { refuses_attributes: true, has_no_flags: true, ..Odd::default() });
+        let (source, copy) = (server.url("/tree"), place.text("copy"));
+        let output = command([words, &[&source, &copy]].concat()).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success(), "{words:?}: {said}");
+        assert_eq!(said.matches("does not keep modes or times").count(), warnings, "{words:?}: {said}");
+        common::assert_same_tree(&server.path("tree"), &place.join("copy"), false);
+        // A server that has its files there refuses the same.
+        let other = Server::at(place.path());
+        ok([words, &[&copy, &server.url("/back")]].concat());
+        let here = tempfile::tempdir().unwrap();
+        common::assert_same_tree(&server.path("tree"), &server.path("back"), false);
+        let local = here.path().join("tree").to_str().unwrap().to_owned();
+        ok(["cp", "-r", &server.url("/tree"), &local]);
+        for (source, up) in [(&local, "up"), (&server.url("/tree"), "relayed")] {
+            let target = other.url(&format!("/{up}"));
+            let output = command([words, &[source, &target]].concat()).output().unwrap();
+            assert!(output.status.success(), "{words:?} to {up}: {}", stderr(&output));
+            common::assert_same_tree(&server.path("tree"), &place.join(up), false);
+        }
+        fs::remove_dir_all(server.path("back")).unwrap();
+    }
+}
+
+#[test]
+fn times_that_a_destination_cannot_hold_do_not_make_each_sync_copy_again() {
+    let seconds = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let server = Server::start();
+    for (name, time) in [("2040", 2_209_000_000), ("odd", 1_700_000_001), ("plain", 1_700_000_000)] {
+        write(&server.path("tree"), name, name.as_bytes());
+        let file = File::options().write(true).open(server.path("tree").join(name)).unwrap();
+        file.set_modified(seconds(time) + Duration::from_millis(5)).unwrap();
+    }
+    for times in
+        [(seconds(2_147_483_647), Duration::from_secs(1)), (seconds(4_354_819_198), Duration::from_secs(2))]
+    {
+        let place = Mounted::new(Odd { times: Some(times), ..Odd::default() });
+        for run in 0..3 {
+            let output = command(["sync", &server.url("/tree"), &place.text("copy")]).output().unwrap();
+            let said = stderr(&output);
+            assert!(output.status.success(), "{said}");
+            assert!(run == 0 || said.contains("0 new and 0 changed"), "{times:?}, run {run}: {said}");
+        }
+        // What has changed is copied all the same.
+        write(&server.path("tree"), "2040", b"new!");
+        ok(["sync", "--force", &server.url("/tree"), &place.text("copy")]);
+        assert_eq!(fs::read(place.join("copy/2040")).unwrap(), b"new!");
+        write(&server.path("tree"), "2040", b"2040");
+        let file = File::options().write(true).open(server.path("tree/2040")).unwrap();
+        file.set_modified(seconds(2_209_000_000)).unwrap();
+    }
+}

@@ -1,0 +1,48 @@
+//! How much a READ asks for.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use crate::model::calm::{SIZE, World};
+use nfs_cache::{Answer, CacheConfig, Event, MemoryStore, Outcome, Transmit};
+use nfs_wire::{Procedure, Reader, call, nfs3_types::nfs3::READ3args};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+/// The bytes that a READ asks for.
+fn range(transmit: &Transmit) -> Range<u64> {
+    assert_eq!(transmit.procedure, Procedure::Read);
+    let READ3args { offset, count, .. } = call::decode(Reader::new(&transmit.arguments)).unwrap();
+    offset..offset + u64::from(count)
+}
+
+#[test]
+fn no_byte_is_asked_for_twice_while_blocks_grow() {
+    let mut world = World::new(CacheConfig::default(), MemoryStore::default());
+    let node = world.node("a");
+    let Ok(Answer::Opened { open, .. }) = world.run(|cache, now| cache.open(now, node)) else {
+        panic!("not opened")
+    };
+    world.cache.set_read_block(4096);
+    let now = world.now;
+    let reads = [0, 50_000].map(|offset| world.cache.read(now, open, offset, SIZE as u32));
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let (mut under_way, mut asked, mut done) = (VecDeque::new(), Vec::new(), 0);
+    for block in [4096, 8192, 16_384].into_iter().cycle() {
+        world.cache.set_read_block(block);
+        while let Some(transmit) = world.cache.poll_transmit(now) {
+            asked.push(range(&transmit));
+            under_way.push_back(transmit);
+        }
+        let Some(transmit) = under_way.pop_front() else { break };
+        let results =
+            world.server.answer(Duration::ZERO, &mut random, transmit.procedure, &transmit.arguments);
+        world.cache.handle_reply(now, transmit.call, Outcome::Results(results));
+        while let Some(event) = world.cache.poll_event() {
+            done += usize::from(matches!(event, Event::Done { result: Ok(Answer::Data(_)), .. }));
+        }
+    }
+    assert_eq!(done, reads.len());
+    // This server sometimes answers with less than was asked for, and the rest is asked for again.
+    assert!(asked.len() >= 9 && asked.iter().all(|range| range.end - range.start <= 4096), "{asked:?}");
+    asked.sort_by_key(|range| range.start);
+    assert!(asked.windows(2).all(|pair| pair[0].start < pair[1].start), "{asked:?}");
+}
