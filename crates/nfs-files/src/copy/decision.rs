@@ -200,6 +200,11 @@ impl Run<'_> {
         loop {
             match decide(rules, source, there, facts) {
                 Ok(Decision::Copy(change)) => return Ok(Some(Some(change))),
+                Ok(Decision::Unchanged { is_same_time })
+                    if self.is_of_others(node, present, is_same_time) =>
+                {
+                    return Ok(Some(Some(Change::Replaced)));
+                }
                 Ok(decision) => {
                     let is_left = self.leave(decision, node, frame, name, present).await?;
                     return Ok(is_left.then_some(None));
