@@ -260,12 +260,13 @@ async fn a_link_that_others_may_have_made_is_unknown_where_one_is_to_be_the_firs
         let root = bench.root();
         let file = bench.other.create(root, b"file", mode(0o600)).await.unwrap().handle;
         bench.other.create(root, b"theirs", mode(0o600)).await.unwrap();
-        let made = bench.lossy(Procedure::Link, bench.client.hard_link_first(file, root, b"first")).await;
+        let made =
+            bench.lossy(Procedure::Link, bench.client.hard_link_first((file, 1), root, b"first")).await;
         assert!(if bench.has_cache { made.is_ok() } else { in_doubt(made) });
-        let again = bench.client.hard_link_first(file, root, b"theirs");
+        let again = bench.client.hard_link_first((file, 1), root, b"theirs");
         assert_eq!(status(bench.lossy(Procedure::Link, again).await), NfsStatus::EXIST);
         // Sent once, a refusal is a refusal.
-        assert_eq!(status(bench.client.hard_link_first(file, root, b"first").await), NfsStatus::EXIST);
+        assert_eq!(status(bench.client.hard_link_first((file, 1), root, b"first").await), NfsStatus::EXIST);
     })
     .await;
 }

@@ -184,6 +184,39 @@ async fn a_free_name_is_given_and_what_may_be_replaced_is() {
     }
 }
 
+/// The attributes in the reply tell what was done, and a LOOKUP where they do not.
+#[tokio::test]
+async fn a_link_is_believed_if_the_file_has_one_more_name() {
+    let pretends = Faults::from(vec![Rule::always(Procedure::Link, Action::Pretend)]);
+    for (faults, links, looks, is_linked) in [
+        (Faults::default(), 1, 0, true),
+        // More names than it has: one was removed since they were counted.
+        (Faults::default(), 2, 1, true),
+        (pretends.clone(), 1, 1, false),
+        (pretends, 2, 1, false),
+    ] {
+        let bench = Bench::new(&["old"], faults.clone()).await;
+        let (old, (root, new)) = (bench.file("old").await, bench.at("new"));
+        let looked = || {
+            let lookup = Procedure::Lookup.number() as usize;
+            bench.server.with_service(|service| service.stats().served[lookup])
+        };
+        let before = looked();
+        let linked = bench.client.hard_link_of((old, links), root, new).await;
+        assert_eq!(looked() - before, looks, "{faults:?} {links}");
+        assert_eq!(bench.contents("new").is_some(), is_linked);
+        if is_linked {
+            linked.unwrap();
+            continue;
+        }
+        let first = bench.client.hard_link_first((old, links), root, new).await;
+        let plain = bench.client.hard_link(old, root, new).await;
+        for error in [linked, first, plain].map(Result::unwrap_err) {
+            assert!(matches!(&error, Error::NotLinked { name } if name == "new"), "{error}");
+        }
+    }
+}
+
 /// RENAME does nothing there (RFC 1813 §3.3.14).
 #[tokio::test]
 async fn of_two_names_of_a_file_one_is_left() {

@@ -68,7 +68,8 @@ fn calls(client: Client, mut listing: ReadDir, mut complete: ReadDir, file: File
         |client, name| client.symlink(file, &name, &name);
         |client, name| client.make_node(file, &name, SpecialFile::Fifo, attributes);
         |client, name| client.hard_link(file, file, &name);
-        |client, name| client.hard_link_first(file, file, &name);
+        |client, name| client.hard_link_of((file, 1), file, &name);
+        |client, name| client.hard_link_first((file, 1), file, &name);
         |client, name| async { Ok(client.is_of_name(file, &Error::Closed).await) };
         |client, name| client.rename_if_free(file, (file, &name), (file, &name));
         |client, name| client.rename_directory_if_free(file, (file, &name), (file, &name));

@@ -54,6 +54,8 @@ pub mod name;
 pub mod paths;
 #[doc(hidden)]
 pub mod pattern;
+#[doc(hidden)]
+pub mod pending;
 pub mod progress;
 pub mod remote;
 #[cfg(test)]

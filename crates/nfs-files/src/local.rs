@@ -13,9 +13,9 @@ mod source;
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek},
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd, OwnedFd},
         unix::{ffi::OsStrExt, fs::FileExt},
     },
     path::{Path, PathBuf},
@@ -83,7 +83,7 @@ impl Directory {
     /// Opens a directory that the user named; links in its path are the user's.
     pub fn open(path: &Path) -> io::Result<Self> {
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let fd = fs::open(shown, OPEN_DIRECTORY, Mode::empty())?;
+        let fd = opened::open_at(fs::CWD, shown, OFlags::empty())?;
         Ok(Self::of(fd, path.to_owned()))
     }
 
@@ -224,12 +224,12 @@ impl Directory {
 
     /// Sets the permissions of the directory itself.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(fs::fchmod(self.fd()?, Mode::from_raw_mode(mode as RawMode))?)
+        set_mode(&*self.fd()?, Mode::from_raw_mode(mode as RawMode))
     }
 
     /// Sets the times of the directory itself.
     pub fn set_times(&self, times: Times) -> io::Result<()> {
-        Ok(fs::futimens(self.fd()?, &times.to_timestamps())?)
+        set_times(&*self.fd()?, times)
     }
 
     /// Gives the directory itself to somebody, if we may.
@@ -255,6 +255,22 @@ impl Directory {
     /// As those of [`Directory::lock`]. `AlreadyExists` also where somebody else has locked it.
     pub fn lock_sealed(&self, name: &[u8], mode: u32) -> io::Result<File> {
         part::open_sealed(self, name, mode)
+    }
+
+    /// As [`Directory::lock_sealed`], of what is there; `None` if there is nothing, or only something of others.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run has it open so; what opening it fails of.
+    pub fn lock_there(&self, name: &[u8]) -> io::Result<Option<File>> {
+        part::open_there(self, name)
+    }
+
+    /// Removes what has a temporary name if that is what an earlier run has left there.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run is writing it; what removing it fails of.
+    pub fn remove_known(&self, name: &[u8], known: Mark) -> io::Result<()> {
+        part::remove_known(self, name, known)
     }
 
     /// Opens a file in this directory for reading that shows by its contents that this user has written it; `None` if there is none.
@@ -296,6 +312,19 @@ impl Directory {
     /// Opens a regular file in this directory for reading; anything else is refused.
     pub fn read(&self, name: &[u8]) -> io::Result<File> {
         open_regular(self.fd()?, name, OFlags::NOFOLLOW)
+    }
+
+    /// Returns an open file once more, from its beginning, if a name in this directory still stands for it.
+    ///
+    /// # Errors
+    /// `NotFound` if the name does not; what reading it will fail of is told then.
+    pub fn again(&self, name: &[u8], file: &File) -> io::Result<File> {
+        if self.stat(name)?.as_ref().map(number) != Some(number(&fs::fstat(file)?)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut file = file.try_clone()?;
+        file.rewind()?;
+        Ok(file)
     }
 
     /// Returns which time a file here has that is given this one: a new file is made for it, and removed.
@@ -597,6 +626,28 @@ impl Times {
     fn to_timestamps(self) -> Timestamps {
         Timestamps { last_access: to_timespec(self.accessed), last_modification: to_timespec(self.modified) }
     }
+}
+
+/// Sets the permissions of what is open, also as a mere place (`O_PATH`).
+fn set_mode(fd: &OwnedFd, mode: Mode) -> io::Result<()> {
+    match fs::fchmod(fd, mode) {
+        Err(Errno::BADF) => Ok(fs::chmod(path_of(fd), mode)?),
+        set => Ok(set?),
+    }
+}
+
+/// Sets the times of what is open, also as a mere place (`O_PATH`).
+fn set_times(fd: &OwnedFd, times: Times) -> io::Result<()> {
+    let times = times.to_timestamps();
+    match fs::futimens(fd, &times) {
+        Err(Errno::BADF) => Ok(fs::utimensat(fs::CWD, path_of(fd), &times, AtFlags::empty())?),
+        set => Ok(set?),
+    }
+}
+
+/// Returns a path that leads to exactly what is open.
+fn path_of(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.

@@ -63,6 +63,11 @@ impl Below {
         Self { directory: Rc::clone(directory), child }
     }
 
+    /// Returns the entry.
+    pub const fn entry(&self) -> &Child {
+        &self.child
+    }
+
     /// Returns the file.
     pub fn found(self) -> Found {
         self.directory.child(self.child)

@@ -46,9 +46,11 @@
 //! - **Reads cross the link once.** A range reads its own bytes only, with many READs in flight;
 //!   `get_ranges` reads all its ranges at the same time. A path of n parts takes n LOOKUPs first, one
 //!   after the other.
-//! - **Every future may be dropped.** A `put` that is dropped removes its temporary file in the
-//!   background, if a Tokio runtime still runs there. What a program leaves that is killed begins with
-//!   `.nfs-object-store.` and may be removed when nobody writes.
+//! - **Every future may be dropped.** A `put` or `copy` that is dropped removes its temporary name in the
+//!   background, if a Tokio runtime still runs there; the target is the old object or the new one. So it is
+//!   after a `rename` that is dropped, and the object has its old name or its new one, or both where that is
+//!   said below. What a program leaves that is killed begins with `.nfs-object-store.` and may be removed when
+//!   nobody writes.
 //!
 //! # ETags
 //!
@@ -72,7 +74,8 @@
 //! | tags | ignored, as the trait asks | |
 //! | `GetOptions::version` | `NotImplemented` | an NFSv3 server keeps one version |
 //! | `MultipartStore`, `PaginatedListStore`, `Signer` | not offered | they speak of uploads, pages and URLs that a server keeps; an NFSv3 server keeps files |
-//! | `rename` with `Create` | two steps | LINK, then REMOVE: between them, or after a failure, both names are there |
+//! | `rename` with `Create` | two steps | LINK, then REMOVE: between them, or after a failure or when it is dropped, both names are there |
+//! | `rename` to another name of the same object | two steps | RENAME does nothing then (RFC 1813 §3.3.14), and REMOVE follows: likewise; also where the target becomes such a name right before the RENAME |
 
 #![forbid(unsafe_code)]
 

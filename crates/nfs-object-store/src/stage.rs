@@ -3,7 +3,9 @@
 use std::{mem::take, time::Duration};
 
 use bytes::Bytes;
-use nfs_wireless_client::{Client, Entry, Error, Metadata, NfsStatus, Placement, SetAttributes, UploadSpec};
+use nfs_wireless_client::{
+    Client, Entry, Error, FileHandle, Metadata, NfsStatus, Placement, SetAttributes, UploadSpec,
+};
 use object_store::{PutResult, Result, path::Path};
 use tokio::runtime::Handle;
 
@@ -17,7 +19,60 @@ use crate::{
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
 /// Temporary names that are tried: one is enough, unless the server says that all are taken.
-pub(crate) const NAMES: u32 = 8;
+const NAMES: u32 = 8;
+
+/// A temporary name. It is removed when it is dropped before it is settled, if the server answers soon.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    client: Client,
+    directory: FileHandle,
+    name: Vec<u8>,
+    is_settled: bool,
+}
+
+impl Temporary {
+    /// A new name. It is there before the call that takes it: when that is dropped, it may be done.
+    pub(crate) fn new(client: &Client, directory: FileHandle) -> Self {
+        Self { client: client.clone(), directory, name: temporary_name(), is_settled: false }
+    }
+
+    /// Evaluates the error of the call that was to take the name, which fails where a name is taken.
+    ///
+    /// # Errors
+    /// That error, unless another name is to be tried, after so many.
+    pub(crate) fn refused(mut self, error: Error, tried: u32) -> Result<(), Error> {
+        // Then nothing was done.
+        self.is_settled = matches!(error, Error::Status { .. });
+        if is_taken(&error) && tried < NAMES { Ok(()) } else { Err(error) }
+    }
+
+    /// The name as the client takes it.
+    pub(crate) fn name(&self) -> (FileHandle, &[u8]) {
+        (self.directory, &self.name)
+    }
+
+    /// Leaves the name alone from now on.
+    pub(crate) const fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// Removes the name, if the server answers soon.
+    pub(crate) async fn remove(&mut self) {
+        remove(self.client.clone(), self.directory, self.name.clone()).await;
+        self.is_settled = true;
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(remove(self.client.clone(), self.directory, take(&mut self.name)));
+        }
+    }
+}
 
 /// A new file that nobody sees yet. It is removed when it is dropped before it is published.
 #[derive(Debug)]
@@ -26,10 +81,7 @@ pub(crate) struct Staged {
     location: Path,
     target: Place,
     file: Entry,
-    /// Its temporary name.
-    name: Vec<u8>,
-    /// The temporary name is no more.
-    settled: bool,
+    temporary: Temporary,
 }
 
 /// What happens where the target's name is taken.
@@ -47,14 +99,14 @@ impl Staged {
         let (client, location) = (store.client.clone(), location.clone());
         let target = store.make_place(&location).await?;
         let mode = SetAttributes { mode: Some(store.file_mode), ..SetAttributes::default() };
-        let mut attempt = 1;
+        let mut tried = 1;
         loop {
-            let name = temporary_name();
-            match client.create_guarded(target.directory, &name, mode).await {
-                Ok(file) => return Ok(Self { client, location, target, file, name, settled: false }),
-                Err(error) if is_taken(&error) && attempt < NAMES => attempt += 1,
-                Err(error) => return Err(explain(error, &location)),
+            let temporary = Temporary::new(&client, target.directory);
+            match client.create_guarded(target.directory, &temporary.name, mode).await {
+                Ok(file) => return Ok(Self { client, location, target, file, temporary }),
+                Err(error) => temporary.refused(error, tried).map_err(|error| explain(error, &location))?,
             }
+            tried += 1;
         }
     }
 
@@ -77,18 +129,17 @@ impl Staged {
 
     /// Gives it its name. What fails leaves no temporary file behind, if the server answers.
     pub(crate) async fn publish(mut self, target: Target) -> Result<PutResult> {
-        let Self { client, location, target: place, file, name, .. } = &self;
-        let temporary = (place.directory, &name[..]);
+        let Self { client, location, target: place, file, temporary } = &mut self;
         let named = match target {
-            Target::Replace => client.rename(file.handle, temporary, place.name()).await,
+            Target::Replace => client.rename(file.handle, temporary.name(), place.name()).await,
             Target::MustBeFree => client.hard_link(file.handle, place.directory, &place.name).await,
         };
         match named {
-            Ok(()) if target == Target::Replace => self.settled = true,
-            Ok(()) => self.remove_name().await,
+            Ok(()) if target == Target::Replace => temporary.settle(),
+            Ok(()) => temporary.remove().await,
             Err(error) => {
                 let error = explain(error, location);
-                self.remove_name().await;
+                temporary.remove().await;
                 return Err(error);
             }
         }
@@ -111,44 +162,29 @@ impl Staged {
 
     /// Removes it, if the server answers soon.
     pub(crate) async fn discard(mut self) {
-        self.remove_name().await;
+        self.temporary.remove().await;
     }
 
     /// Removes it.
     pub(crate) async fn abort(mut self) -> Result<()> {
-        self.settled = true;
-        let removed = self.client.remove(self.target.directory, &self.name).await;
+        self.temporary.settle();
+        let (directory, name) = self.temporary.name();
+        let removed = self.client.remove(directory, name).await;
         removed.map_err(|error| explain(error, &self.location))
-    }
-
-    async fn remove_name(&mut self) {
-        remove(self.client.clone(), self.target.clone(), self.name.clone()).await;
-        self.settled = true;
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        if self.settled {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(remove(self.client.clone(), self.target.clone(), take(&mut self.name)));
-        }
     }
 }
 
 /// Removes a temporary name, if the server answers soon.
-pub(crate) async fn remove(client: Client, place: Place, name: Vec<u8>) {
-    let _ = tokio::time::timeout(CLEAN_UP_TIME, client.remove(place.directory, &name)).await;
+async fn remove(client: Client, directory: FileHandle, name: Vec<u8>) {
+    let _ = tokio::time::timeout(CLEAN_UP_TIME, client.remove(directory, &name)).await;
 }
 
 /// A name that is nobody's.
-pub(crate) fn temporary_name() -> Vec<u8> {
+fn temporary_name() -> Vec<u8> {
     format!("{STAGING}{:016x}", fastrand::u64(..)).into_bytes()
 }
 
 /// Whether a name is taken, as far as that is known.
-pub(crate) fn is_taken(error: &Error) -> bool {
+fn is_taken(error: &Error) -> bool {
     matches!(error, Error::Status { status: NfsStatus::EXIST, .. })
 }

@@ -12,7 +12,7 @@ use crate::{
     error::explain,
     locate::Place,
     read::pieces,
-    stage::{NAMES, Staged, Target, is_taken, remove, temporary_name},
+    stage::{Staged, Target, Temporary},
 };
 
 impl NfsObjectStore {
@@ -58,7 +58,8 @@ impl NfsObjectStore {
         let (linked, target) = match mode {
             CopyMode::Create => {
                 // Others may copy the same object to the same place.
-                let linked = self.client.hard_link_first(source.handle, place.directory, &place.name).await;
+                let file = (source.handle, source.metadata.links);
+                let linked = self.client.hard_link_first(file, place.directory, &place.name).await;
                 (linked, Target::MustBeFree)
             }
             CopyMode::Overwrite => (self.link_over(&source, &place).await, Target::Replace),
@@ -80,16 +81,18 @@ impl NfsObjectStore {
         let place = self.make_place(to).await?;
         match mode {
             RenameTargetMode::Overwrite => {
+                let is_same = self.is_file_of(&entry, &place).await.map_err(|error| explain(error, to))?;
                 let renamed = self.client.rename(entry.handle, source.name(), place.name()).await;
                 renamed.map_err(|error| explain(error, to))?;
                 // RENAME does nothing where both names are the same file's (RFC 1813 §3.3.14).
-                if entry.metadata.links > 1 {
+                if is_same {
                     let removed = self.client.remove_if(entry.handle, source.directory, &source.name).await;
                     removed.map_err(|error| explain(error, from))?;
                 }
             }
             RenameTargetMode::Create => {
-                let linked = self.client.hard_link_first(entry.handle, place.directory, &place.name).await;
+                let file = (entry.handle, entry.metadata.links);
+                let linked = self.client.hard_link_first(file, place.directory, &place.name).await;
                 linked.map_err(|error| explain(error, to))?;
                 let left = self.client.leave_old_name(entry.handle, source.name(), place.name()).await;
                 left.map_err(|error| explain(error, to))?;
@@ -98,21 +101,35 @@ impl NfsObjectStore {
         Ok(())
     }
 
+    /// Whether a name is one more of a file that may have several.
+    async fn is_file_of(&self, file: &Entry, place: &Place) -> Result<bool, Error> {
+        if file.metadata.links < 2 {
+            return Ok(false);
+        }
+        let number = |it: &Entry| (it.metadata.fsid, it.metadata.fileid);
+        match self.client.lookup(place.directory, &place.name).await {
+            // Some servers give one file several handles.
+            Ok(there) => Ok(there.handle == file.handle || number(&there) == number(file)),
+            Err(error) if error.status() == Some(NfsStatus::NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Gives a file another name, which may be another file's.
     async fn link_over(&self, source: &Entry, place: &Place) -> Result<(), Error> {
-        let mut attempt = 1;
-        let name = loop {
-            let name = temporary_name();
-            match self.client.hard_link(source.handle, place.directory, &name).await {
-                Ok(()) => break name,
-                Err(error) if is_taken(&error) && attempt < NAMES => attempt += 1,
-                Err(error) => return Err(error),
+        let (client, file) = (&self.client, (source.handle, source.metadata.links));
+        let mut tried = 1;
+        let mut temporary = loop {
+            let temporary = Temporary::new(client, place.directory);
+            match client.hard_link_of(file, place.directory, temporary.name().1).await {
+                Ok(()) => break temporary,
+                Err(error) => temporary.refused(error, tried)?,
             }
+            tried += 1;
         };
-        let temporary = (place.directory, &name[..]);
-        let renamed = self.client.rename(source.handle, temporary, place.name()).await;
+        let renamed = client.rename(source.handle, temporary.name(), place.name()).await;
         // Also after a RENAME that did nothing, as both names were the file's already.
-        remove(self.client.clone(), place.clone(), name).await;
+        temporary.remove().await;
         renamed
     }
 

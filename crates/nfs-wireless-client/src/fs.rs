@@ -514,7 +514,8 @@ impl Fs {
         if original.metadata.file_type == FileType::Directory {
             return Err(find::refused(Status::PERM));
         }
-        self.client.hard_link(original.handle, directory, name).await
+        let file = (original.handle, original.metadata.links);
+        self.client.hard_link_of(file, directory, name).await
     }
 
     /// Makes a symbolic link to `target`, whatever that is.

@@ -44,6 +44,10 @@ use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space
 /// export. Directories keep theirs. Handles stay valid across renames through the server, and across renames on the host within one
 /// directory; where the host tells when files were made they survive the server, too. Devices cannot be made.
 ///
+/// What the host has mounted in the directory is another file system (`fsid`), also if it was only bound there ("mount --bind"): on Linux
+/// since 5.8, by the number of the mount. Numbers and handles of what is on the directory's own mount do not depend on that. Those on a mount
+/// within it survive the server, but not a new mount.
+///
 /// Calls may come from several threads: what moves data or waits for the disk to have it holds no lock.
 #[derive(Debug)]
 pub struct Directory {
@@ -97,9 +101,8 @@ impl Vfs for Directory {
     }
 
     fn instance(&self) -> Option<u64> {
-        let state = self.lock();
-        let root = state.table.identity(ROOT).filter(|root| root.is_unique())?;
-        Some(root.number())
+        let root = self.lock().table.root();
+        root.is_unique().then(|| root.number(root))
     }
 
     fn may_block(&self) -> bool {
@@ -406,7 +409,7 @@ impl Vfs for Directory {
                     Ok(found) => {
                         let name = line.name.to_vec();
                         let node = state.table.enter(Place { directory, name }, found.identity);
-                        Some((node, found.attributes))
+                        Some((node, found.shown(state.table.root())))
                     }
                     // Removed since the names were read.
                     Err(Errno::NOENT) => continue,

@@ -136,6 +136,8 @@ pub enum Action {
     DuplicateReply,
     /// The call is answered with a status and not served. Only NFS calls are struck.
     Fail(Status),
+    /// The call is answered as if it was done, without attributes, and not served: LINK, REMOVE, RENAME or RMDIR.
+    Pretend,
     /// The call is answered with an RPC rejection and not served.
     Reject(rpc::Rejection),
     /// A READ or WRITE moves at most this many bytes.
@@ -330,6 +332,7 @@ pub(crate) struct Plan {
     pub(crate) change_verifier: bool,
     pub(crate) crash: bool,
     pub(crate) stick_cookie: bool,
+    pub(crate) pretend: bool,
     pub(crate) delay: Option<Duration>,
     pub(crate) fail: Option<Status>,
     pub(crate) reject: Option<rpc::Rejection>,
@@ -347,6 +350,7 @@ impl Plan {
             Action::ChangeVerifier => self.change_verifier = true,
             Action::Crash => self.crash = true,
             Action::StickCookie => self.stick_cookie = true,
+            Action::Pretend => self.pretend = true,
             Action::DelayReply(delay) => self.delay = self.delay.or(Some(delay)),
             Action::Fail(status) => self.fail = self.fail.or(Some(status)),
             Action::Reject(rejection) => self.reject = self.reject.or(Some(rejection)),

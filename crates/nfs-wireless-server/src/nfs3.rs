@@ -55,7 +55,11 @@ impl Call<'_> {
     /// Runs a procedure and appends its results.
     pub(crate) fn serve(&mut self, procedure: Procedure, arguments: Reader<'_>) -> Result<(), DecodeError> {
         if let Some(status) = self.plan.fail {
-            self.fail_blindly(procedure, status);
+            self.answer_blindly(procedure, status.code());
+            return Ok(());
+        }
+        if self.plan.pretend {
+            self.answer_blindly(procedure, 0);
             return Ok(());
         }
         match procedure {
@@ -85,8 +89,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Appends a failure whose attributes are all left out.
-    fn fail_blindly(&mut self, procedure: Procedure, status: Status) {
+    /// Appends results that are a status, and attributes that are all left out.
+    fn answer_blindly(&mut self, procedure: Procedure, status: u32) {
         let absent_attributes = match procedure {
             Procedure::Null => return,
             Procedure::Getattr => 0,
@@ -111,7 +115,7 @@ impl Call<'_> {
             Procedure::Link => 3,
             Procedure::Rename => 4,
         };
-        encode(self.reply, &status.code());
+        encode(self.reply, &status);
         for _ in 0..absent_attributes {
             encode(self.reply, &false);
         }

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{FileType, NfsStatus, SetAttributes};
 
-use nfs_files::Context;
+use nfs_files::{Context, pending::Pending};
 
+use super::rm::next_below;
 use crate::{
     args::ChmodArgs,
     chain::Chain,
@@ -14,7 +15,7 @@ use crate::{
     exit::{Exit, Failure},
     local,
     mode::ModeChange,
-    remote::{Below, Child, Children, Found, find_all_or_report, follow, real_if_exists},
+    remote::{Child, Children, Found, find_all_or_report, follow, real_if_exists},
     report::{Reporter, event},
 };
 
@@ -60,17 +61,14 @@ async fn tree(
     let top = Found { remote: shown, ..top };
     change(arguments, reporter, &top).await?;
     let mut next = (arguments.recursive && top.is_directory()).then_some((chain, top));
-    let mut pending: Vec<(Chain, Below)> = Vec::new();
-    while let Some((chain, directory)) = next.take().or_else(|| {
-        let (above, below) = pending.pop()?;
-        let found = below.found();
-        Some((above.to(&found), found))
-    }) {
+    let mut pending = Pending::<Chain>::default();
+    while let Some((chain, directory)) = next.take() {
         let directory = Rc::new(directory);
         let mut listed = Children::of(&directory)?;
         // The look takes no round trip of its own.
         let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
         if !holds? {
+            next = next_below(&mut pending, context, reporter).await?;
             continue;
         }
         loop {
@@ -89,13 +87,13 @@ async fn tree(
                 }
             }
             drop(changes);
-            let below = found.into_iter().filter(Child::is_directory);
-            pending.extend(below.map(|child| (chain.clone(), Below::new(&directory, child))));
+            pending.add(&chain, &directory, found.into_iter().rev().filter(Child::is_directory))?;
             if listed.is_done() {
                 break;
             }
             part = listed.next(context).await;
         }
+        next = next_below(&mut pending, context, reporter).await?;
     }
     Ok(())
 }

@@ -52,14 +52,50 @@ fn refuse_rules(text: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Bytes of a file with patterns or paths, at most: a million paths, and more.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Bytes read at once.
+const PIECE_BYTES: usize = 64 << 10;
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if path != Path::new("-") {
-        return fs::read(path);
+        return read_from(fs::File::open(path)?, MOST_BYTES);
     }
     if is_closed_input() {
         return Err(io::Error::other("standard input is closed or cannot be read"));
     }
+    read_from(io::stdin().lock(), MOST_BYTES)
+}
+
+/// Reads a list to its end, if it has one.
+fn read_from(mut list: impl Read, most: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    io::stdin().lock().read_to_end(&mut text)?;
-    Ok(text)
+    loop {
+        let start = text.len();
+        if (&mut list).take(PIECE_BYTES as u64).read_to_end(&mut text)? == 0 {
+            return Ok(text);
+        }
+        if text[start..].contains(&0) {
+            return Err(io::Error::other("has bytes that are no text"));
+        }
+        if text.len() > most {
+            return Err(io::Error::other(format!("has more than {} MiB", most >> 20)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        const MOST: usize = 2 << 20;
+        let list = vec![b'y'; MOST];
+        assert!(read_from(&list[..], MOST).unwrap() == list);
+        for (byte, text) in [(0, "has bytes that are no text"), (b'y', "has more than 2 MiB")] {
+            assert_eq!(read_from(io::repeat(byte), MOST).unwrap_err().to_string(), text);
+        }
+    }
 }

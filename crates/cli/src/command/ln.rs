@@ -29,7 +29,8 @@ pub(super) async fn run(arguments: &LnArgs, context: Context<'_>, reporter: &Rep
         if !source.is_beside(&directory) {
             return Err(Failure::usage(format!("{} and {link} are not in the same export", source.remote)));
         }
-        directory.client.hard_link(source.handle, directory.handle, &name).await.at(&link)?;
+        let file = (source.handle, source.metadata.links);
+        directory.client.hard_link_of(file, directory.handle, &name).await.at(&link)?;
         (directory, link)
     };
     drop(directory);

@@ -10,7 +10,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use nfs_wireless_client::{FileType, Metadata};
 
 use super::stat::{entry_json, kind_letter};
-use nfs_files::Context;
+use nfs_files::{Context, pending::Pending};
 
 use crate::{
     advice::{explain, kind},
@@ -61,24 +61,36 @@ pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Rep
         listing.show(files, false).await?;
     }
     directories.reverse();
-    let mut pending: Vec<Below> = Vec::new();
-    while let Some(directory) = pending.pop().map(Below::found).or_else(|| directories.pop()) {
+    let mut pending = Pending::<()>::default();
+    loop {
+        let directory = match pending.next(context).await {
+            Ok(Some((_, found))) => found,
+            Ok(None) => match directories.pop() {
+                Some(found) => found,
+                None => break,
+            },
+            Err(error) => {
+                reporter.failed(error)?;
+                continue;
+            }
+        };
         if with_headings && !reporter.json() {
             let gap = if is_first { "" } else { "\n" };
             reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
         }
         is_first = false;
-        let mut listed = listing.directory(&directory).await;
+        let directory = Rc::new(directory);
+        let mut listed = listing.directory(&directory, &mut pending).await;
         if let Err(error) = &listed
             && error.downcast_ref().is_some_and(Error::is_stale)
             && let Some(again) = listing.find_again(&directory).await
         {
-            listed = listing.directory(&again).await;
+            pending.forget(&directory);
+            listed = listing.directory(&Rc::new(again), &mut pending).await;
         }
-        match listed {
-            Ok(below) if arguments.recursive => pending.extend(below.into_iter().rev()),
-            Ok(_) => {}
-            Err(error) => reporter.failed(error)?,
+        if let Err(error) = listed {
+            pending.forget(&directory);
+            reporter.failed(error)?;
         }
     }
     Ok(())
@@ -174,9 +186,8 @@ impl Listing<'_> {
         found.ok().filter(|found| file(found) == file(directory) && found.handle != directory.handle)
     }
 
-    /// Lists one directory and returns the directories in it.
-    async fn directory(&self, directory: &Found) -> anyhow::Result<Vec<Below>> {
-        let shared = Rc::new(directory.clone());
+    /// Lists one directory, and adds those in it to the pending ones, if they are to be listed.
+    async fn directory(&self, directory: &Rc<Found>, pending: &mut Pending<()>) -> anyhow::Result<()> {
         let hidden = self.arguments.all || self.arguments.almost_all;
         let mut lines = Vec::new();
         if self.arguments.all {
@@ -185,10 +196,9 @@ impl Listing<'_> {
                 let entry = directory.client.lookup(directory.handle, name).await;
                 let (handle, metadata) = entry
                     .map_or((directory.handle, directory.metadata), |entry| (entry.handle, entry.metadata));
-                lines.push(Line::of(name.to_vec(), Found { handle, metadata, ..directory.clone() }));
+                lines.push(Line::of(name.to_vec(), Found { handle, metadata, ..Found::clone(directory) }));
             }
         }
-        let mut below = Vec::new();
         let mut listed = Children::of(directory)?;
         let mut is_part = false;
         loop {
@@ -197,16 +207,15 @@ impl Listing<'_> {
             for child in part {
                 if hidden || !child.name.starts_with(b".") {
                     let (name, metadata) = (child.name.clone(), child.metadata);
-                    lines.push(Line { name, metadata, file: Shown::Below(Below::new(&shared, child)) });
+                    lines.push(Line { name, metadata, file: Shown::Below(Below::new(directory, child)) });
                 }
             }
             if self.arguments.recursive {
-                below.extend(lines.iter().filter_map(|line| match &line.file {
-                    Shown::Below(below) if line.metadata.file_type == FileType::Directory => {
-                        Some(below.clone())
-                    }
-                    _ => None,
-                }));
+                let entries = lines.iter().filter_map(|line| match &line.file {
+                    Shown::Below(below) => Some(below.entry()),
+                    Shown::Found(_) => None,
+                });
+                pending.add(&(), directory, entries.filter(|it| it.is_directory()).cloned())?;
             }
             if !is_part && !listed.is_done() {
                 is_part = true;
@@ -215,7 +224,7 @@ impl Listing<'_> {
             }
             self.show(std::mem::take(&mut lines), !is_part).await?;
             if listed.is_done() {
-                return Ok(below);
+                return Ok(());
             }
         }
     }

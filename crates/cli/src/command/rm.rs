@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use nfs_files::Context;
+use nfs_files::{Context, pending::Pending};
 
 use crate::{
     args::RmArgs,
     chain::Chain,
     error::{ErrorKind, ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Below, Child, Children, Found, find_entries},
+    remote::{Child, Children, Found, find_entries},
     report::{Reporter, event},
 };
 use futures_util::{StreamExt, stream};
@@ -17,8 +17,8 @@ use futures_util::{StreamExt, stream};
 /// Calls in flight in one directory.
 const REMOVALS: usize = 16;
 
-/// Bytes of the paths of empty directories that are removed together, at most.
-const MOST_PATH_BYTES: usize = 4 << 20;
+/// Bytes that empty directories take which are removed together, at most.
+const MOST_BYTES: usize = 8 << 20;
 
 pub(super) async fn run(arguments: &RmArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
     for target in &arguments.targets {
@@ -60,20 +60,16 @@ async fn remove(
         ));
     }
     // Directories still to be emptied, and those that can go once everything in them is gone.
-    let mut to_empty: Vec<(Chain, Below)> = Vec::new();
+    let mut to_empty = Pending::<Chain>::default();
     let (mut to_remove, mut to_remove_bytes) = (Vec::<Vec<(Chain, Rc<Found>)>>::new(), 0);
     let top = found.remote.path.len();
     let mut next = Some((Chain::default().to(&found), found));
-    while let Some((chain, directory)) = next.take().or_else(|| {
-        let (above, below) = to_empty.pop()?;
-        let found = below.found();
-        Some((above.to(&found), found))
-    }) {
+    while let Some((chain, directory)) = next.take() {
         let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
-        if to_remove_bytes > MOST_PATH_BYTES {
+        if to_remove_bytes > MOST_BYTES {
             // All below its own level and beside it were emptied before it, and so was what is in them.
             let emptied = to_remove.split_off(depth.min(to_remove.len()));
-            to_remove_bytes = to_remove.iter().flatten().map(|(_, it)| it.remote.path.len()).sum();
+            to_remove_bytes = to_remove.iter().flatten().map(|(_, it)| bytes(it)).sum();
             remove_emptied(context, reporter, emptied).await?;
         }
         let directory = Rc::new(directory);
@@ -81,12 +77,12 @@ async fn remove(
         // The look takes no round trip of its own.
         let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
         if !holds? {
+            next = next_below(&mut to_empty, context, reporter).await?;
             continue;
         }
         loop {
             let (directories, files): (Vec<_>, Vec<_>) = part?.into_iter().partition(Child::is_directory);
-            let below = directories.into_iter().map(|child| (chain.clone(), Below::new(&directory, child)));
-            to_empty.extend(below);
+            let added = to_empty.add(&chain, &directory, directories.into_iter().rev());
             let unlinks = files.iter().map(|file| async {
                 match chain.holds(context).await? {
                     true => unlink(arguments, reporter, &directory.child(file.clone())).await,
@@ -94,16 +90,41 @@ async fn remove(
                 }
             });
             report_all(reporter, unlinks).await?;
+            // Those that were added go, and the next run finds fewer.
+            if let Err(error) = added {
+                reporter.failed(error)?;
+                break;
+            }
             if listed.is_done() {
                 break;
             }
             part = listed.next(context).await;
         }
         to_remove.resize_with(to_remove.len().max(depth + 1), Vec::new);
-        to_remove_bytes += directory.remote.path.len();
+        to_remove_bytes += bytes(&directory);
         to_remove[depth].push((chain, directory));
+        next = next_below(&mut to_empty, context, reporter).await?;
     }
     remove_emptied(context, reporter, to_remove).await
+}
+
+/// Returns the next directory that is to be visited, and the names that lead to it; what cannot be visited is reported.
+pub(super) async fn next_below(
+    pending: &mut Pending<Chain>,
+    context: Context<'_>,
+    reporter: &Reporter,
+) -> anyhow::Result<Option<(Chain, Found)>> {
+    loop {
+        match pending.next(context).await {
+            Ok(found) => return Ok(found.map(|(above, found)| (above.to(&found), found))),
+            Err(error) => reporter.failed(error)?,
+        }
+    }
+}
+
+/// Returns the bytes that a directory takes until it is removed.
+fn bytes(directory: &Found) -> usize {
+    size_of::<(Chain, Rc<Found>)>() + size_of::<Found>() + directory.remote.path.len()
 }
 
 /// Removes empty directories, by levels: the deepest first.

@@ -13,8 +13,10 @@ use std::{
 };
 
 use clap::Parser;
+use nfs_wireless_client::Procedure;
+use nfs_wireless_server::{Action, Faults, Rule};
 
-use super::{chmod, mv, rm};
+use super::{chmod, ln, mv, rm};
 use nfs_files::Context;
 
 use crate::{
@@ -48,9 +50,15 @@ async fn run(server: &Served, words: &[&str]) -> (serde_json::Value, String) {
             let connections = arguments.connection.servers(None, activity);
             mv::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
         }
+        Command::Ln(arguments) => {
+            let connections = arguments.connection.servers(None, activity);
+            ln::run(&arguments, Context { servers: &connections, events: &reporter }, &reporter).await
+        }
         other => panic!("{other:?}"),
     };
-    ended.unwrap();
+    if let Err(error) = ended {
+        reporter.failed(error).unwrap();
+    }
     (reporter.counts(), fs::read_to_string(log.path()).unwrap())
 }
 
@@ -255,6 +263,25 @@ async fn looks_are_few_beside_what_is_removed_or_changed() {
         let others = 10 + 2 * begun.elapsed().as_secs() as usize;
         assert!(looks <= others + MANY * 2 / 100, "{command:?}: {looks} looks");
         assert!(looks >= MANY / 64, "{command:?}: {looks} looks");
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_was_not_made_is_no_success() {
+    for (file, action) in
+        [("/once", Action::Pretend), ("/twice", Action::Pretend), ("/once", Action::WriteStable)]
+    {
+        let server = Served::start();
+        fs::write(server.path("/once"), "").unwrap();
+        fs::write(server.path("/twice"), "").unwrap();
+        fs::hard_link(server.path("/twice"), server.path("/again")).unwrap();
+        let rule = Rule::always(Procedure::Link, action);
+        server.service(|service| service.set_faults(Faults::from(vec![rule])));
+        let (counts, said) = run(&server, &["ln", &format!("@{file}"), "@/new"]).await;
+        let is_made = action != Action::Pretend;
+        assert_eq!(server.path("/new").exists(), is_made);
+        assert_eq!(counts["failed"], usize::from(!is_made), "{counts}");
+        assert_eq!(said.contains("that is not the file's name"), !is_made, "{said}");
     }
 }
 

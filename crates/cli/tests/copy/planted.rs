@@ -106,6 +106,58 @@ fn a_download_takes_nothing_that_others_have_put_there() {
     }
 }
 
+/// The usual name of the partial file is somebody else's: it gets one that the next run finds.
+#[test]
+fn killed_runs_leave_one_partial_file_beside_that_of_another_user_and_it_is_resumed() {
+    let server = Server::start();
+    fs::write(server.path("file"), noise(8 * SIZE)).unwrap();
+    fs::set_permissions(server.path("file"), Permissions::from_mode(0o644)).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    chown(state.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    // Whether the source is another when it is copied again, and whether the usual name is free then.
+    for (is_changed, is_freed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let shared = Shared::new();
+        fs::remove_file(shared.join("elsewhere")).unwrap();
+        shared.plant(PART, planted_file, 0);
+        let ours = || {
+            let mut ours = common::names(shared.0.path());
+            ours.retain(|name| !["file", PART, JOURNAL].iter().any(|other| name == other));
+            ours
+        };
+        let arguments =
+            ["--json", &server.url("/file"), shared.join("file").to_str().unwrap()].map(str::to_owned);
+        for kills in 1..=2 {
+            let slowly = ["cp", "--bwlimit", "4Mbit"].map(str::to_owned);
+            let mut run = as_nobody(slowly.iter().chain(&arguments));
+            let mut run = run.env("XDG_STATE_HOME", state.path()).stdout(Stdio::null()).spawn().unwrap();
+            let written = || {
+                let size = |name| fs::metadata(shared.join(name)).map_or(0, |it| it.blocks() * 512);
+                ours().iter().filter_map(|name| name.to_str()).map(size).sum::<u64>()
+            };
+            common::until("some of it is there", || written() >= kills * 2 * SIZE as u64);
+            run.kill().unwrap();
+            run.wait().unwrap();
+            assert_eq!(ours().len(), 1, "{:?}", ours());
+        }
+        if is_freed {
+            fs::remove_file(shared.join(PART)).unwrap();
+        }
+        if is_changed {
+            fs::write(server.path("file"), noise(9 * SIZE)).unwrap();
+        }
+        let mut run = as_nobody(["cp"].map(str::to_owned).iter().chain(&arguments));
+        let output = run.env("XDG_STATE_HOME", state.path()).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let has_resumed = String::from_utf8_lossy(&output.stdout).contains(r#""event":"resumed""#);
+        assert_eq!(has_resumed, !is_changed, "{is_freed}");
+        assert!(fs::read(shared.join("file")).unwrap() == fs::read(server.path("file")).unwrap());
+        let mut left = common::names(shared.0.path());
+        left.retain(|name| name != "file");
+        assert_eq!(left, if is_freed { vec![] } else { vec![PART] }, "{is_changed}");
+        fs::write(server.path("file"), noise(8 * SIZE)).unwrap();
+    }
+}
+
 #[test]
 fn a_tree_is_made_in_no_directory_of_others() {
     let server = Server::start();
@@ -125,6 +177,93 @@ fn a_tree_is_made_in_no_directory_of_others() {
             common::assert_same_tree(&server.path("tree"), &target, false);
         }
     }
+}
+
+/// A directory in which this user may make files, and which nobody else lists; and files that their owner may write and not read.
+#[test]
+fn what_may_be_written_and_not_read_is_written() {
+    needs_root("acts for another user");
+    let server = Server::start();
+    fs::create_dir(server.path("tree")).unwrap();
+    for name in ["tree/large", "tree/small"] {
+        fs::write(server.path(name), &noise(SIZE)[..if name == "tree/large" { SIZE } else { 1000 }]).unwrap();
+        fs::set_permissions(server.path(name), Permissions::from_mode(0o644)).unwrap();
+    }
+    fs::set_permissions(server.path("tree"), Permissions::from_mode(0o755)).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    chown(state.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let run = |words: &str, at: &Path| {
+        let [inside, tree, file] = ["/tree/.", "/tree", "/tree/large"].map(|path| server.url(path));
+        let words = words
+            .replace("TREE/.", &inside)
+            .replace("TREE", &tree)
+            .replace("FILE", &file)
+            .replace('@', at.to_str().unwrap());
+        let output = as_nobody(words.split(' ')).env("XDG_STATE_HOME", state.path()).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", stderr(&output));
+    };
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o7777;
+    let is_tree = |at: &Path| {
+        let same =
+            |name| fs::read(at.join(name)).unwrap() == fs::read(server.path("tree").join(name)).unwrap();
+        ["large", "small"].map(same) == [true; 2] && common::names(at).len() == 2
+    };
+    for (directory_mode, owner) in [(0o1733, 0), (0o300, NOBODY)] {
+        let place = tempfile::tempdir().unwrap();
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+        let inside = place.path().join("in");
+        fs::create_dir(&inside).unwrap();
+        fs::set_permissions(&inside, Permissions::from_mode(directory_mode)).unwrap();
+        chown(&inside, Some(owner), Some(owner)).unwrap();
+        run("cp FILE @/in/large", place.path());
+        run("cp FILE @/in/large", place.path());
+        run("cp -p --verify FILE @/in/", place.path());
+        run("cp -r TREE @/in/tree", place.path());
+        assert!(is_tree(&inside.join("tree")));
+        assert_eq!(common::names(&inside), ["large", "tree"]);
+        if owner == NOBODY {
+            run("cp -r TREE/. @/in", place.path());
+            assert_eq!(mode(&inside), directory_mode);
+            fs::remove_dir_all(inside.join("tree")).unwrap();
+            assert!(is_tree(&inside));
+            run("cp -rpT TREE @/in", place.path());
+            assert_eq!(mode(&inside), 0o755);
+        }
+    }
+    // What the second file has in the destination, what is done, and which mode it has then.
+    for (words, is_same, last) in [
+        ("sync TREE @", true, 0o644),
+        ("sync --delete TREE @", true, 0o644),
+        ("sync -c TREE @", true, 0o644),
+        ("sync TREE @", false, 0o644),
+        ("cp -r TREE/. @", false, 0o200),
+        ("cp --inplace FILE @/large", false, 0o200),
+        ("cp --inplace -p FILE @/large", false, 0o644),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let (at, large) = (place.path(), place.path().join("large"));
+        for name in ["large", "small"] {
+            let copied = Command::new("cp").arg("-p").arg(server.path("tree").join(name)).arg(at).status();
+            assert!(copied.unwrap().success());
+            chown(at.join(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        if !is_same {
+            fs::write(&large, "old").unwrap();
+            File::open(&large).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
+        chown(at, Some(NOBODY), Some(NOBODY)).unwrap();
+        fs::set_permissions(&large, Permissions::from_mode(0o200)).unwrap();
+        run(words, at);
+        assert!(is_tree(at) && mode(&large) == last, "{words}: {:o}", mode(&large));
+    }
+    // Nobody may read the copy, and it is compared all the same.
+    let place = tempfile::tempdir().unwrap();
+    chown(place.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::write(place.path().join("large"), "old").unwrap();
+    chown(place.path().join("large"), Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::set_permissions(place.path().join("large"), Permissions::from_mode(0o200)).unwrap();
+    run("cp --verify FILE @/large", place.path());
+    assert_eq!(mode(&place.path().join("large")), 0o200);
 }
 
 /// The name that an upload has on a server until it is complete, which others see while it is under way.

@@ -238,6 +238,54 @@ fn a_second_run_to_the_same_target_is_refused() {
 }
 
 #[test]
+fn a_copy_in_place_leaves_nothing_of_an_interrupted_one() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let content = noise(SIZE);
+    fs::write(server.path("file"), &content).unwrap();
+    let (url, target) = (server.url("/file"), here.path().join("file"));
+    let half = || written(&target) >= SIZE as u64 / 2;
+    killed(&[&url, text(&target)], half);
+    ok(["cp", "--inplace", &url, text(&target)]);
+    assert!(fs::read(&target).unwrap() == content);
+    assert_eq!(names(here.path()), ["file"]);
+    // A partial file that is another's stays, and so does one of a copy in place that fails: the next run resumes it.
+    killed(&[&url, text(&target)], half);
+    fs::rename(part(&target), here.path().join("moved")).unwrap();
+    fs::write(part(&target), "another").unwrap();
+    ok(["cp", "--inplace", &url, text(&target)]);
+    assert_eq!(names(here.path()), [".file.nfsw-part", "file", "moved"]);
+    fs::remove_file(here.path().join("moved")).unwrap();
+    killed(&[&url, text(&target)], half);
+    fails(4, ["cp", "--inplace", &server.url("/missing"), text(&target)]);
+    let (had, copied) = resumed(&[&url, text(&target)]);
+    assert!(had > 0 && had + copied == SIZE as u64, "{had} {copied}");
+    assert_eq!(names(here.path()), ["file"]);
+}
+
+#[test]
+fn a_copy_in_place_beside_one_that_is_under_way_is_refused() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::write(server.path("file"), noise(SIZE)).unwrap();
+    let (url, target) = (server.url("/file"), here.path().join("file"));
+    for was_there in [false, true] {
+        if was_there {
+            fs::write(&target, "old").unwrap();
+        }
+        let mut copy = started(&[&url, text(&target)]);
+        wait_for(|| written(&target) >= SIZE as u64 / 2);
+        let error = fails(7, ["cp", "--inplace", &url, text(&target)]);
+        assert!(error.contains("another nfsw is writing this file"), "{error}");
+        assert_eq!(fs::read(&target).ok(), was_there.then(|| b"old".to_vec()));
+        // The first one can still be resumed.
+        copy.kill().unwrap();
+        copy.wait().unwrap();
+        let (had, copied) = resumed(&[&url, text(&target)]);
+        assert!(had > 0 && had + copied == SIZE as u64, "{had} {copied}");
+        fs::remove_file(&target).unwrap();
+    }
+}
+
+#[test]
 fn without_resume_everything_is_copied_again() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     let content = noise(SIZE);

@@ -1,10 +1,12 @@
 //! What is to become of one file or link of the source, decided by what it is and what has its name in the destination.
 
+use std::io;
+
 use super::{
     Overwrite, Run,
     compare::Age,
-    destination::Present,
     destination::directory::Frame,
+    destination::{Place, Present},
     source::{Attributes, Kind, Node},
     sync::Compare,
 };
@@ -198,6 +200,11 @@ impl Run<'_> {
         loop {
             match decide(rules, source, there, facts) {
                 Ok(Decision::Copy(change)) => return Ok(Some(Some(change))),
+                Ok(Decision::Unchanged { is_same_time })
+                    if self.is_of_others(node, present, is_same_time) =>
+                {
+                    return Ok(Some(Some(Change::Replaced)));
+                }
                 Ok(decision) => {
                     let is_left = self.leave(decision, node, frame, name, present).await?;
                     return Ok(is_left.then_some(None));
@@ -234,8 +241,20 @@ impl Run<'_> {
                 facts.is_same_content = Some(target == other);
             }
             Question::Content => {
-                let ranges = self.differences(node, None, None, &frame.place, name).await?;
-                facts.is_same_content = Some(ranges.is_none_or(|ranges| ranges.is_empty()));
+                // What may not be read is replaced, as by rsync(1).
+                let is_readable = match &frame.place {
+                    Place::Local { directory, .. } => {
+                        let opened = directory.read(name).map_err(|error| error.kind());
+                        !matches!(opened, Err(io::ErrorKind::PermissionDenied))
+                    }
+                    Place::Remote(_) | Place::Planned(_) => true,
+                };
+                facts.is_same_content = Some(
+                    is_readable && {
+                        let ranges = self.differences(node, None, None, (None, &frame.place, name)).await?;
+                        ranges.is_none_or(|ranges| ranges.is_empty())
+                    },
+                );
             }
         }
         Ok(())

@@ -10,7 +10,9 @@ pub(in crate::copy) mod version;
 use std::{
     cell::{Cell, RefCell},
     fmt::Display,
+    fs::File,
     path::Path,
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -152,6 +154,8 @@ struct Copied {
     length: Option<u64>,
     /// What the copy is now, as far as known.
     attributes: Option<Attributes>,
+    /// The copy itself, on this machine.
+    file: Option<Arc<File>>,
     /// Something else got its name meanwhile, and stays, which was said.
     is_left: bool,
 }
@@ -427,7 +431,8 @@ impl Run<'_> {
     /// Compares a copy with its source, if that is due.
     async fn verify_if_due(&self, Item { node, frame, name, .. }: Item<'_>, copied: &Copied) -> Result<()> {
         if self.is_to_be_verified(node, Some(&frame.place)) {
-            self.verify(node, copied.was.as_ref(), copied.length, &frame.place, name).await?;
+            let copy = (copied.file.as_deref(), &frame.place, name);
+            self.verify(node, copied.was.as_ref(), copied.length, copy).await?;
         }
         Ok(())
     }
@@ -442,7 +447,7 @@ impl Run<'_> {
             && let Some(key) = self.key()
         {
             // What cannot be removed is believed by no run.
-            let _ = Receiving::remove_complete(directory, name, key);
+            let _ = Receiving::remove_complete(directory, name, (key, &self.tags));
         }
     }
 

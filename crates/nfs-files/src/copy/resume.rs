@@ -28,7 +28,7 @@ use nfs_wireless_client::{Checkpoint, Metadata, Range, RangeSet, Sink, Source, T
 
 use tokio::sync::oneshot;
 
-use super::file::Watched;
+use super::{file::Watched, tags::Tags};
 use crate::{
     journal::{Identity, Journal, LENGTH, State},
     local::{Directory, Key, Mark, Part, StateHome, Writer, removed},
@@ -52,6 +52,10 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether there is something to flush.
 const FLUSH_CHECK: Duration = Duration::from_millis(500);
+
+/// In the journal of a download, what stands for a temporary name that no other run finds. For the usual one it is 0, and for one with the
+/// tag of a run it is the number of that, and 1.
+const NO_RUN: u64 = u64::MAX;
 
 /// Where the token of an upload has the number of the run, behind the verifier of the server.
 const NUMBER: usize = 8;
@@ -104,7 +108,8 @@ struct Recorded {
 }
 
 impl Receiving {
-    /// Looks what an earlier run of this user, who has the `key`, has left, and forgets what is not of this source.
+    /// Looks what an earlier run of this user, who has the `key`, has left, and forgets what is not of this source. At last the file is
+    /// given to its `heir`.
     ///
     /// # Errors
     /// `AlreadyExists` where somebody else has taken the name of the journal; what reading or writing the files fails of.
@@ -112,24 +117,41 @@ impl Receiving {
         directory: &Directory,
         name: &[u8],
         mode: u32,
-        source: Identity,
-        key: Key,
+        (source, heir): (Identity, Option<u32>),
+        (key, tags): (Key, &Tags),
     ) -> io::Result<(Self, Part)> {
         let journal = directory.lock_sealed(&name::journal(name), 0o600)?;
         let owner = journal.metadata()?.uid();
         let (journal, found) = Journal::open(journal, key)?;
-        let [_, number, owner_and_mode, _] = found.as_ref().map_or([0; 4], |found| found.target);
         // Of another version nothing is kept, and what may be read by others then may not be what others may read.
-        let known = found.as_ref().filter(|found| found.source == source);
-        let known = known.map(|_| Mark { number, owner_and_mode });
-        let part = Part::beside(directory, name, mode, known)?;
+        let is_of_source = found.as_ref().is_some_and(|found| found.source == source);
+        let left = found.as_ref().and_then(|found| left(found, name, tags));
+        let known = left.as_ref().filter(|_| is_of_source);
+        let known = known.map(|(mark, at)| (Mark { heir, ..*mark }, &at[..]));
+        if let Some((mark, at)) = left.as_ref().filter(|_| !is_of_source) {
+            // What cannot be removed is in nobody's way.
+            let _ = directory.remove_known(at, *mark);
+        }
+        let mut part = Part::beside(directory, name, mode, known, || tags.temporary(name))?;
         let (mark, token, size) = (part.mark()?, directory.session(), part.size()?);
-        if mark.owner_and_mode >> 32 != u64::from(owner) {
+        if ![Some(owner), heir].iter().flatten().any(|&it| mark.owner_and_mode >> 32 == u64::from(it)) {
             // Who has the journal can put what was in it there again.
             part.discard();
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else"));
         }
-        let target = [0, mark.number, mark.owner_and_mode, 0];
+        let run = match part.other_name() {
+            None => 0,
+            Some(other) => {
+                // It has the name that it had.
+                let was = left.as_ref().filter(|(_, at)| at == other).and(found.as_ref());
+                let own = || tags.number().filter(|_| tags.temporary(name).as_deref() == Some(other));
+                was.map(|was| was.target[3]).or_else(|| Some(u64::from(own()?) + 1)).unwrap_or(NO_RUN)
+            }
+        };
+        if run != NO_RUN {
+            part.keep();
+        }
+        let target = [0, mark.number, mark.owner_and_mode, run];
         let source_changed = found.as_ref().is_some_and(|found| found.source != source);
         let (mut solid, mut had) = (RangeSet::new(), RangeSet::new());
         if let Some(found) = found.filter(|_| part.is_known()) {
@@ -154,11 +176,16 @@ impl Receiving {
 
     /// Removes the journal of a copy that was complete when a run was killed, and has its name. What has that now may be anything: there is
     /// no telling which change of its attributes was the one that gave it the name.
-    pub(super) fn remove_complete(directory: &Directory, name: &[u8], key: Key) -> io::Result<()> {
+    pub(super) fn remove_complete(
+        directory: &Directory,
+        name: &[u8],
+        (key, tags): (Key, &Tags),
+    ) -> io::Result<()> {
         let Some(journal) = directory.read_sealed(&name::journal(name))? else { return Ok(()) };
         let (_, Some(state)) = Journal::open(journal, key)? else { return Ok(()) };
         let is_whole = state.solid.bytes().max(state.tentative.bytes()) == state.source.size;
-        if is_whole && directory.stat(&name::temporary(name))?.is_none() {
+        let at = left(&state, name, tags).map_or_else(|| name::temporary(name), |(_, at)| at);
+        if is_whole && directory.stat(&at)?.is_none() {
             directory.remove(&name::journal(name))?;
         }
         Ok(())
@@ -207,6 +234,57 @@ impl Receiving {
             flushed = Instant::now();
         }
     }
+}
+
+/// What an interrupted download has left, of which a copy in place has no use. While that lasts no other run takes it.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// Locked.
+    _journal: File,
+    /// The temporary file, and its name.
+    part: Option<(Mark, Vec<u8>)>,
+}
+
+impl Left {
+    /// Looks for the journal of a download; `None` if there is none of this user, who has the `key`.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run has it.
+    pub(super) fn find(
+        directory: &Directory,
+        name: &[u8],
+        (key, tags): (impl FnOnce() -> Option<Key>, &Tags),
+    ) -> io::Result<Option<Self>> {
+        let Some(file) = directory.lock_there(&name::journal(name))? else { return Ok(None) };
+        let found = match key() {
+            Some(key) => Journal::open(file.try_clone()?, key)?.1,
+            None => None,
+        };
+        // That of another user, whose copy may be resumed.
+        if found.is_none() && directory.read_own(&name::journal(name))?.is_none() {
+            return Ok(None);
+        }
+        let part = found.and_then(|found| left(&found, name, tags));
+        Ok(Some(Self { _journal: file, part }))
+    }
+
+    /// Removes it: the copy in place is complete. What cannot be removed is in nobody's way.
+    pub(super) fn remove(self, directory: &Directory, name: &[u8]) {
+        if let Some((mark, at)) = self.part {
+            let _ = directory.remove_known(&at, mark);
+        }
+        let _ = directory.remove(&name::journal(name));
+    }
+}
+
+/// Returns what an earlier run has left by the words of its journal, and the name of that; `None` where no other run finds it.
+fn left(found: &State, name: &[u8], tags: &Tags) -> Option<(Mark, Vec<u8>)> {
+    let [_, number, owner_and_mode, run] = found.target;
+    let at = match run.checked_sub(1) {
+        None => name::temporary(name),
+        Some(run) => tags.earlier(u8::try_from(run).ok()?)?.temporary(name),
+    };
+    Some((Mark { number, owner_and_mode, heir: None }, at))
 }
 
 impl Drop for Receiving {
@@ -424,8 +502,13 @@ mod tests {
             Self { directory: Directory::open(path.path()).unwrap(), path }
         }
 
+        /// Those of a run.
+        fn tags(&self) -> Tags {
+            Tags::new(&StateHome::at(&self.path.path().join("state")))
+        }
+
         fn receive(&self, source: Identity) -> (Receiving, Part) {
-            Receiving::open(&self.directory, b"file", 0o600, source, KEY).unwrap()
+            Receiving::open(&self.directory, b"file", 0o600, (source, None), (KEY, &self.tags())).unwrap()
         }
 
         /// What a later run would find in the journal.
@@ -558,6 +641,33 @@ mod tests {
     }
 
     #[test]
+    fn what_has_its_last_owner_is_resumed() {
+        if !rustix::process::geteuid().is_root() {
+            // Only root can give it to somebody else.
+            return;
+        }
+        for (owner, mode, heir, is_resumed) in [
+            (65534, 0o600, Some(65534), true),
+            (65534, 0o644, Some(65534), true),
+            (65534, 0o664, Some(65534), false),
+            (65534, 0o600, Some(65533), false),
+            (65534, 0o600, None, false),
+            (0, 0o600, Some(65534), true),
+        ] {
+            let target = Target::new();
+            target.leave(0, 100);
+            let part = target.path.path().join(".file.nfsw-part");
+            std::os::unix::fs::chown(&part, Some(owner), None).unwrap();
+            let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&part, permissions).unwrap();
+            let tags = target.tags();
+            let opened = Receiving::open(&target.directory, b"file", 0o600, (SOURCE, heir), (KEY, &tags));
+            let had = opened.unwrap().0.had.clone();
+            assert_eq!(!had.is_empty(), is_resumed, "{owner} {mode:o} {heir:?}");
+        }
+    }
+
+    #[test]
     fn a_journal_of_somebody_else_is_not_believed_whatever_is_in_it() {
         if !rustix::process::geteuid().is_root() {
             // Only root can make it one of somebody else.
@@ -567,7 +677,8 @@ mod tests {
         target.leave(0, 100);
         let journal = target.path.path().join(".file.nfsw-journal");
         std::os::unix::fs::chown(&journal, Some(65534), None).unwrap();
-        let error = Receiving::open(&target.directory, b"file", 0o600, SOURCE, KEY).unwrap_err();
+        let error = Receiving::open(&target.directory, b"file", 0o600, (SOURCE, None), (KEY, &target.tags()))
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     }
 
@@ -618,10 +729,11 @@ mod tests {
             let target = Target::new();
             target.complete();
             change(&target);
-            Receiving::remove_complete(&target.directory, b"file", KEY).unwrap();
+            Receiving::remove_complete(&target.directory, b"file", (KEY, &target.tags())).unwrap();
             assert_eq!(target.has_journal(), is_left, "{what}");
         }
-        Receiving::remove_complete(&Target::new().directory, b"file", KEY).unwrap();
+        let target = Target::new();
+        Receiving::remove_complete(&target.directory, b"file", (KEY, &target.tags())).unwrap();
     }
 
     #[test]

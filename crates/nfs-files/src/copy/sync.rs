@@ -14,7 +14,7 @@ use super::{
     destination::{Present, SET_ID},
     file::SET_ID_IS_LEFT_OUT,
     filter::below,
-    source::{Kind, Node},
+    source::{Attributes, Kind, Node},
     sync::delete::Surplus,
     sync::hard_links::HardLinks,
 };
@@ -78,6 +78,14 @@ impl Syncing {
     }
 }
 
+/// Returns the permissions that a copy gets of its source, and whether some are left out: who runs it is to get the rights of nobody else
+/// than of its owner there.
+const fn last_mode(source: &Attributes, there: &Attributes) -> (u32, bool) {
+    let is_same_owner = source.uid == there.uid && source.gid == there.gid;
+    let leaves_out = source.mode & SET_ID != 0 && !is_same_owner;
+    (source.mode & 0o7777 & if leaves_out { !SET_ID } else { !0 }, leaves_out)
+}
+
 impl Run<'_> {
     /// Gives a file with the right contents the mode and the time of its source, unless it is another one now. What it was given is said.
     pub(super) async fn adjust(
@@ -88,11 +96,8 @@ impl Run<'_> {
         present: &Present,
         is_same_time: bool,
     ) -> Result<Adjusted> {
-        let [source, there] = [&node.attributes, &present.attributes];
-        // Who runs it is to get the rights of nobody else than of its owner there.
-        let leaves_out = source.mode & SET_ID != 0 && (source.uid, source.gid) != (there.uid, there.gid);
-        let mode = source.mode & 0o7777 & if leaves_out { !SET_ID } else { !0 };
-        let is_same_mode = there.mode & 0o7777 == mode;
+        let (mode, leaves_out) = last_mode(&node.attributes, &present.attributes);
+        let is_same_mode = present.attributes.mode & 0o7777 == mode;
         if node.kind != Kind::File || (is_same_mode && is_same_time) {
             return Ok(Adjusted::NotKept);
         }
@@ -108,6 +113,13 @@ impl Run<'_> {
             }
         }
         self.say_change(node, frame, name, Change::Attributes).map(|()| Adjusted::Yes)
+    }
+
+    /// Whether a file with the right contents has names that its source has not, and would lose mode or time under them to this one.
+    pub(super) fn is_of_others(&self, node: &Node, present: &Present, is_same_time: bool) -> bool {
+        let [source, there] = [&node.attributes, &present.attributes];
+        let is_as_it_is = is_same_time && there.mode & 0o7777 == last_mode(source, there).0;
+        node.kind == Kind::File && there.links > source.links && !is_as_it_is && !self.copy.inplace
     }
 
     /// Says that something is as its source.

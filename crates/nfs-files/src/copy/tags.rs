@@ -64,6 +64,11 @@ impl Tags {
         self.own_or_fresh().number
     }
 
+    /// Returns a temporary name with the tag of this run, by which a later one finds it; `None` where none does.
+    pub(super) fn temporary(&self, name: &[u8]) -> Option<Vec<u8>> {
+        self.number().map(|_| self.own().temporary(name))
+    }
+
     /// Returns the tag of the earlier run that had a number; `None` if another run has it now.
     pub(super) fn earlier(&self, number: u8) -> Option<Tag> {
         // The lock that this run has would be in its own way.

@@ -1,13 +1,13 @@
 //! What a sync does with the names in a local directory.
 
-use std::{fs::Permissions, io, os::unix::fs::PermissionsExt};
+use std::{io, os::fd::OwnedFd};
 
 use rustix::{
-    fs::{self, AtFlags, Dir, Stat},
+    fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat},
     io::Errno,
 };
 
-use super::{Directory, Named, Times, number};
+use super::{Directory, Named, Times, number, set_mode, set_times};
 use crate::name::{fresh, linked};
 
 /// Whether a file got the mode and the times of its source.
@@ -165,16 +165,13 @@ impl Directory {
         mode: Option<u32>,
         times: Option<Times>,
     ) -> io::Result<Adjusted> {
-        let file = self.read_if(name, |_| true)?;
+        let file = self.open_to_set(name)?;
         let found = file.map(|file| fs::fstat(&file).map(|stat| (file, stat))).transpose()?;
         let Some((file, _)) = found.filter(|(_, stat)| is_the_one(stat)) else {
             return Ok(Adjusted::Another);
         };
-        let set = mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)));
-        let set = set.and_then(|()| match times {
-            Some(times) => Ok(fs::futimens(&file, &times.to_timestamps())?),
-            None => Ok(()),
-        });
+        let set = mode.map_or(Ok(()), |mode| set_mode(&file, Mode::from_raw_mode(mode as RawMode)));
+        let set = set.and_then(|()| times.map_or(Ok(()), |times| set_times(&file, times)));
         match set {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
@@ -183,6 +180,32 @@ impl Directory {
             }
             set => set.map(|()| Adjusted::Yes),
         }
+    }
+
+    /// Opens a regular file for its attributes to be set; `None` if there is none. Its owner may do that, and may not always read it.
+    fn open_to_set(&self, name: &[u8]) -> io::Result<Option<OwnedFd>> {
+        match self.read_if(name, |_| true)? {
+            None => self.refer_to(name),
+            file => Ok(file.map(OwnedFd::from)),
+        }
+    }
+
+    /// Opens a regular file as a mere place.
+    #[cfg(linux)]
+    fn refer_to(&self, name: &[u8]) -> io::Result<Option<OwnedFd>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match fs::openat(self.fd()?, name, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::ACCESS) => return Ok(None),
+            file => file?,
+        };
+        let is_file = FileType::from_raw_mode(fs::fstat(&file)?.st_mode) == FileType::RegularFile;
+        Ok(Some(file).filter(|_| is_file))
+    }
+
+    /// Cannot open what may not be read.
+    #[cfg(not(linux))]
+    fn refer_to(&self, _: &[u8]) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
     }
 
     /// Reads where a link in this directory points to.

@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +14,7 @@ use std::{
 use rustix::{
     fs::{self, Mode, OFlags},
     io::Errno,
+    path::Arg,
 };
 
 use super::{OPEN_DIRECTORY, number};
@@ -125,7 +126,23 @@ fn keep_open(open: &mut VecDeque<Weak<Opened>>, most: usize) {
 }
 
 fn open(above: Arc<OwnedFd>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
-    fs::openat(above, name, OPEN_DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+    open_at(above, name, OFlags::NOFOLLOW)
+}
+
+/// Opens a directory, also one that may be entered and not be listed.
+#[cfg(linux)]
+pub(super) fn open_at(above: impl AsFd, name: impl Arg + Copy, links: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = OPEN_DIRECTORY | links;
+    match fs::openat(&above, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => fs::openat(above, name, flags | OFlags::PATH, Mode::empty()),
+        opened => opened,
+    }
+}
+
+/// Opens a directory.
+#[cfg(not(linux))]
+pub(super) fn open_at(above: impl AsFd, name: impl Arg, links: OFlags) -> rustix::io::Result<OwnedFd> {
+    fs::openat(above, name, OPEN_DIRECTORY | links, Mode::empty())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

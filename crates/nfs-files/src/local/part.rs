@@ -28,6 +28,8 @@ pub struct Part {
     number: Cell<Option<Number>>,
     /// `None` when written in place.
     temporary: Option<Vec<u8>>,
+    /// Its temporary name is the same every time.
+    is_usual: bool,
     /// No later run will look for it.
     is_passing: bool,
     is_known: bool,
@@ -61,6 +63,8 @@ pub struct Mark {
     pub number: u64,
     /// Its owner and its mode when it was made. Some file systems have one for all files.
     pub owner_and_mode: u64,
+    /// Who it is given to at last, if to anybody.
+    pub heir: Option<u32>,
 }
 
 impl Mark {
@@ -68,57 +72,76 @@ impl Mark {
     #[allow(clippy::unnecessary_cast)]
     fn of(stat: &fs::Stat) -> Self {
         let mode = stat.st_mode as u64 & 0o7777;
-        Self { number: stat.st_ino as u64, owner_and_mode: u64::from(stat.st_uid) << 32 | mode }
+        Self { number: stat.st_ino as u64, owner_and_mode: u64::from(stat.st_uid) << 32 | mode, heir: None }
     }
 
     /// Whether a file is still what it was: nobody else could have written it, as far as its mode tells.
     fn holds(self, now: Self) -> bool {
-        let [was, is] = [self, now].map(|it| (it.number, it.owner_and_mode >> 32));
-        // A run that was killed may have given it its last mode.
-        was == is && (self == now || now.owner_and_mode & 0o022 == 0)
+        let [was, is] = [self, now].map(|it| it.owner_and_mode >> 32);
+        // A run that was killed may have given it its last owner, who may write the copy anyway, and its last mode.
+        let is_owned = was == is || self.heir.is_some_and(|heir| u64::from(heir) == is);
+        let is_kept = self.owner_and_mode == now.owner_and_mode || now.owner_and_mode & 0o022 == 0;
+        self.number == now.number && is_owned && is_kept
     }
 }
 
 impl Part {
-    /// Creates the file under its temporary name; or opens what an earlier run has left there, if that is the file which is `known`. Whatever
-    /// else has this name is removed; what cannot be removed, or may be in use by another user, keeps it, and the file gets another.
+    /// Creates the file under its temporary name; or opens what an earlier run has left there, or at another name, if that is the file which
+    /// is `known`. Whatever else has this name is removed; what cannot be removed, or may be in use by another user, keeps it, and the file
+    /// gets a `spare` one, or one that nothing has.
     ///
     /// # Errors
     /// `WouldBlock` when another run is writing it; `InvalidFilename` before anything is written if it could never get its name.
-    pub fn beside(directory: &Directory, name: &[u8], mode: u32, known: Option<Mark>) -> io::Result<Self> {
+    pub fn beside(
+        directory: &Directory,
+        name: &[u8],
+        mode: u32,
+        known: Option<(Mark, &[u8])>,
+        spare: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> io::Result<Self> {
         if name.len() > MAX_NAME_BYTES {
             return Err(Errno::NAMETOOLONG.into());
         }
-        let of_run = |file, temporary, is_passing, is_known| Self {
+        let of_run = |file, temporary, (is_usual, is_known): (bool, bool)| Self {
             file: Arc::new(file),
             directory: directory.clone(),
             name: name.to_vec(),
             number: Cell::default(),
             temporary: Some(temporary),
-            is_passing,
+            is_usual,
+            is_passing: !is_usual && !is_known,
             is_known,
             is_new: !is_known,
             made_mode: None,
         };
-        let temporary = temporary(name);
-        for _ in 0..MOST_ATTEMPTS {
-            match create(directory, &temporary, mode) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                file => return Ok(of_run(file?, temporary, false, false)),
-            }
-            match look(directory, &temporary, known)? {
-                Found::Known(file) => return Ok(of_run(file, temporary, false, true)),
-                Found::Gone => {}
-                Found::InUse => break,
-                Found::Other => {
-                    if directory.remove(&temporary).is_err() {
-                        break;
-                    }
-                }
-            }
+        let usual = temporary(name);
+        if let Some((mark, at)) = known
+            && at != usual
+            && let Found::Known(file) = look(directory, at, Some(mark))?
+        {
+            return Ok(of_run(file, at.to_vec(), (false, true)));
+        }
+        let known = known.filter(|(_, at)| *at == usual).map(|(mark, _)| mark);
+        if let Some((file, is_known)) = take(directory, &usual, mode, known)? {
+            return Ok(of_run(file, usual, (true, is_known)));
+        }
+        if let Some(spare) = spare()
+            && let Some((file, _)) = take(directory, &spare, mode, None)?
+        {
+            return Ok(of_run(file, spare, (false, false)));
         }
         let fresh = fresh(name);
-        Ok(of_run(create(directory, &fresh, mode)?, fresh, true, false))
+        Ok(of_run(create(directory, &fresh, mode)?, fresh, (false, false)))
+    }
+
+    /// Returns the temporary name, if it is not the usual one.
+    pub fn other_name(&self) -> Option<&[u8]> {
+        self.temporary.as_deref().filter(|_| !self.is_usual)
+    }
+
+    /// Leaves the file there when it is dropped: a later run will look for it.
+    pub const fn keep(&mut self) {
+        self.is_passing = false;
     }
 
     /// Whether it is the one that an earlier run has left.
@@ -167,6 +190,7 @@ impl Part {
             name: name.to_vec(),
             number: Cell::default(),
             temporary: None,
+            is_usual: false,
             is_passing: false,
             is_known: false,
             is_new: false,
@@ -384,6 +408,32 @@ fn lock(file: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Creates a file under a temporary name, or opens the one that is `known`, which is said; `None` if others keep the name.
+fn take(
+    directory: &Directory,
+    temporary: &[u8],
+    mode: u32,
+    known: Option<Mark>,
+) -> io::Result<Option<(File, bool)>> {
+    for _ in 0..MOST_ATTEMPTS {
+        match create(directory, temporary, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => return Ok(Some((file?, false))),
+        }
+        match look(directory, temporary, known)? {
+            Found::Known(file) => return Ok(Some((file, true))),
+            Found::Gone => {}
+            Found::InUse => break,
+            Found::Other => {
+                if directory.remove(temporary).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Looks what has a temporary name.
 fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<Found> {
     // What cannot be opened is not what is looked for: a link, a directory, or a file that has its last mode already.
@@ -461,6 +511,35 @@ fn open_if(
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "is made and removed all the time"))
 }
 
+/// Opens and locks a regular file with one name, if there is one that nobody else keeps.
+///
+/// # Errors
+/// `WouldBlock` when another run of this user has it; what opening it fails of.
+pub(super) fn open_there(directory: &Directory, name: &[u8]) -> io::Result<Option<File>> {
+    let file = match fs::openat(directory.fd()?, name, OPEN, Mode::empty()).map(File::from) {
+        Ok(file) if is_file(&fs::fstat(&file)?) => file,
+        Ok(_)
+        | Err(Errno::NOENT | Errno::LOOP | Errno::MLINK | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match lock(&file) {
+        Err(error) if is_own(&file) => Err(error),
+        Err(_) => Ok(None),
+        Ok(()) => Ok(is_at(&file, directory, name)?.then_some(file)),
+    }
+}
+
+/// Removes what has a temporary name if it is the file that an earlier run has left, and no run is writing it.
+pub(super) fn remove_known(directory: &Directory, name: &[u8], known: Mark) -> io::Result<()> {
+    match look(directory, name, Some(known)) {
+        Ok(Found::Known(_)) => directory.remove(name),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns the permissions of a file, and the bits above them.
 #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
 const fn mode_of(stat: &fs::Stat) -> u32 {
@@ -472,8 +551,14 @@ const fn mode_of(stat: &fs::Stat) -> u32 {
 /// # Errors
 /// `NotFound`; `InvalidInput` where it is no regular file.
 fn open(directory: &Directory, name: &[u8]) -> io::Result<File> {
+    const WRITE_ONLY: OFlags = OPEN.difference(OFlags::RDWR).union(OFlags::WRONLY);
     loop {
-        let file = super::regular(fs::openat(directory.fd()?, name, OPEN, Mode::empty())?)?;
+        let open = |flags| fs::openat(directory.fd()?, name, flags, Mode::empty()).map_err(io::Error::from);
+        let file = super::regular(match open(OPEN) {
+            // Its mode may let it be written and not be read.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(WRITE_ONLY)?,
+            file => file?,
+        })?;
         lock(&file)?;
         // Another run may have replaced it between the two calls.
         if is_at(&file, directory, name)? {
@@ -497,10 +582,10 @@ mod tests {
     fn a_file_appears_only_when_finished() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
         part.writer().write_all(b"content").unwrap();
         assert!(!place.path().join("a").exists());
-        let error = Part::beside(&directory, b"a", 0o644, None).unwrap_err();
+        let error = Part::beside(&directory, b"a", 0o644, None, || None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         part.finish().unwrap();
         assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
@@ -510,7 +595,7 @@ mod tests {
     fn a_part_that_was_replaced_does_not_get_the_name() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
         std::fs::rename(place.path().join(".a.nfsw-part"), place.path().join("b")).unwrap();
         std::fs::write(place.path().join(".a.nfsw-part"), b"other").unwrap();
         assert_eq!(part.finish().unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -523,7 +608,7 @@ mod tests {
         for finish in [Part::finish_new as Finish, Part::finish_linked] {
             let place = tempfile::tempdir().unwrap();
             let directory = Directory::open(place.path()).unwrap();
-            let mut part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+            let mut part = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
             part.writer().write_all(b"new").unwrap();
             std::fs::write(place.path().join("a"), "another").unwrap();
             let named = finish(&mut part).unwrap();
@@ -542,9 +627,9 @@ mod tests {
     fn a_part_is_kept_unless_discarded() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        drop(Part::beside(&directory, b"a", 0o644, None).unwrap());
+        drop(Part::beside(&directory, b"a", 0o644, None, || None).unwrap());
         assert!(place.path().join(".a.nfsw-part").exists());
-        Part::beside(&directory, b"a", 0o644, None).unwrap().discard();
+        Part::beside(&directory, b"a", 0o644, None, || None).unwrap().discard();
         assert!(!place.path().join(".a.nfsw-part").exists());
     }
 
@@ -553,7 +638,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        Part::beside(&directory, b"a", 0o644, None).unwrap().finish().unwrap();
+        Part::beside(&directory, b"a", 0o644, None, || None).unwrap().finish().unwrap();
         assert!(std::fs::symlink_metadata(place.path().join("a")).unwrap().is_file());
         std::os::unix::fs::symlink("/tmp/elsewhere", place.path().join(".a.nfsw-part")).unwrap();
         assert!(Part::in_place(&directory, b".a.nfsw-part", 0o644, false).is_err());
@@ -571,7 +656,7 @@ mod tests {
                 lock(&theirs).unwrap();
             }
             let directory = Directory::open(place.path()).unwrap();
-            let part = Part::beside(&directory, b"file", 0o644, None).unwrap();
+            let part = Part::beside(&directory, b"file", 0o644, None, || None).unwrap();
             assert_eq!(part.path() == path, !is_locked, "{:?}", part.path());
             assert_eq!(theirs.metadata().unwrap().nlink() == 1, is_locked, "{is_locked}");
         }
@@ -606,8 +691,9 @@ mod tests {
             // Its number is not given to another file while it is open.
             let _held = planted.is_file().then(|| File::open(&path).unwrap());
             // What is known is not what a planter has made.
-            let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX };
-            let part = Part::beside(&directory, b"a", 0o644, Some(known)).unwrap();
+            let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX, heir: None };
+            let part =
+                Part::beside(&directory, b"a", 0o644, Some((known, b".a.nfsw-part")), || None).unwrap();
             assert!(!part.is_known(), "{what}");
             part.writer().write_all(b"secret").unwrap();
             if planted.is_file() {
@@ -626,11 +712,13 @@ mod tests {
     fn what_an_earlier_run_has_left_is_known_again() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path()).unwrap();
-        let part = Part::beside(&directory, b"a", 0o644, None).unwrap();
+        let part = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
         let mark = part.mark().unwrap();
         part.set_mode(0o444).unwrap();
         drop(part);
-        assert!(Part::beside(&directory, b"a", 0o644, Some(mark)).unwrap().is_known());
-        assert!(!Part::beside(&directory, b"a", 0o644, None).unwrap().is_known());
+        assert!(
+            Part::beside(&directory, b"a", 0o644, Some((mark, b".a.nfsw-part")), || None).unwrap().is_known()
+        );
+        assert!(!Part::beside(&directory, b"a", 0o644, None, || None).unwrap().is_known());
     }
 }

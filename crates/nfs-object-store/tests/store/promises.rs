@@ -174,6 +174,29 @@ async fn an_object_without_its_name_is_no_success() {
     assert!(error.to_string().contains("that is not the file's name"), "{error}");
 }
 
+/// A server that says that LINK was done, and has done nothing.
+#[tokio::test]
+async fn a_copy_without_its_name_is_no_success() {
+    let (server, store) = embedded(Tcp, Faults::default()).await;
+    store.put(&path("once"), "once".into()).await.unwrap();
+    store.put(&path("a"), "twice".into()).await.unwrap();
+    store.copy(&path("a"), &path("b")).await.unwrap();
+    let before = names(&store).await;
+    let pretends = Faults::from(vec![Rule::always(Procedure::Link, Action::Pretend)]);
+    server.with_service(|service| service.set_faults(pretends));
+    for from in ["once", "a"] {
+        let (from, to) = (path(from), path("to"));
+        for error in [
+            store.copy_if_not_exists(&from, &to).await.unwrap_err(),
+            store.copy(&from, &to).await.unwrap_err(),
+            store.rename_if_not_exists(&from, &to).await.unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("that is not the file's name"), "{error}");
+        }
+    }
+    assert_eq!(names(&store).await, before);
+}
+
 /// A server may forget handles, and list what it does not find.
 #[tokio::test]
 async fn a_listing_is_whole_or_an_error() {
@@ -573,6 +596,75 @@ async fn a_new_version_under_the_old_name_outlasts_a_rename() {
     meanwhile(&server, lost, store.rename_if_not_exists(&from, &to), is_due, act).await.unwrap();
     assert_eq!(contents(&store, "new").await, b"first");
     assert_eq!(contents(&store, "old").await, b"second");
+}
+
+/// It is another name of the same file, and looks as if RENAME had done nothing.
+#[tokio::test]
+async fn a_copy_that_gets_the_old_name_outlasts_a_rename() {
+    let (server, store) = embedded(Tcp, Faults::default()).await;
+    store.put(&path("old"), "first".into()).await.unwrap();
+    store.copy(&path("old"), &path("third")).await.unwrap();
+    let other = open(&server, Tcp).await;
+    let slow = vec![Rule::always(Procedure::Rename, Action::DelayReply(Duration::from_secs(1)))];
+    let (from, to) = (path("old"), path("new"));
+    let is_due = |server: &Server| server.with_service(|it| it.backend().read_file(b"/new").is_ok());
+    let act = async { other.copy_if_not_exists(&path("third"), &path("old")).await.unwrap() };
+    meanwhile(&server, slow, store.rename(&from, &to), is_due, act).await.unwrap();
+    assert_eq!(listed(&store).await, ["new", "old", "third"]);
+}
+
+/// What is left when the future of a copy or a rename is dropped while it waits for one of its calls, which the server carries out or not.
+#[tokio::test]
+async fn a_copy_or_rename_that_is_dropped_leaves_whole_objects_and_no_other_names() {
+    use Procedure::{Link, Remove, Rename};
+    let [is_before, is_after] = [&["from", "to"][..], &["to"]];
+    // The call, whether it is carried out, the names then, and what `to` is.
+    let renames = [(Rename, true, is_after, "first"), (Rename, false, is_before, "second")];
+    let copies = [
+        (Link, true, is_before, "second"),
+        (Link, false, is_before, "second"),
+        (Rename, true, is_before, "first"),
+        (Rename, false, is_before, "second"),
+        (Remove, true, is_before, "first"),
+        (Remove, false, is_before, "first"),
+    ];
+    let of = |is_copy: bool| move |(procedure, is_done, names, to)| (is_copy, procedure, is_done, names, to);
+    for (is_copy, procedure, is_done, left, contained) in
+        renames.into_iter().map(of(false)).chain(copies.into_iter().map(of(true)))
+    {
+        let (server, store) = embedded(Tcp, Faults::default()).await;
+        store.put(&path("from"), "first".into()).await.unwrap();
+        store.put(&path("to"), "second".into()).await.unwrap();
+        let action = if is_done { Action::DelayReply(Duration::from_secs(9)) } else { Action::DropCall };
+        let rule = Rule { calls: Calls::Procedure(procedure), when: When::Nth(1), action };
+        server.with_service(|service| service.set_faults(Faults::from(vec![rule])));
+        // Whether the call has come, by what the server counts of it.
+        let came = || {
+            let stats = server.with_service(|it| it.stats());
+            if is_done { stats.served[procedure.number() as usize] } else { stats.dropped_calls }
+        };
+        let before = came();
+        let (from, to) = (path("from"), path("to"));
+        let action =
+            async { if is_copy { store.copy(&from, &to).await } else { store.rename(&from, &to).await } };
+        let reached = async {
+            while came() == before {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = action => panic!("{procedure}: {ended:?}"),
+            () = reached => {}
+        }
+        let (what, mut waited) = ((is_copy, procedure, is_done), 0);
+        let left: BTreeSet<_> = left.iter().map(|&it| it.to_owned()).collect();
+        while names(&store).await != left {
+            waited += 1;
+            assert!(waited < 200, "{what:?}: {:?}", names(&store).await);
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(contents(&store, "to").await, contained.as_bytes(), "{what:?}");
+    }
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ impl Client {
     }
 
     /// Whether a name stands for `file`.
-    async fn find_file(&self, file: FileHandle, at: (FileHandle, &[u8])) -> Result<bool, Error> {
+    pub(super) async fn find_file(&self, file: FileHandle, at: (FileHandle, &[u8])) -> Result<bool, Error> {
         let Some(found) = self.find(at).await? else { return Ok(false) };
         match self.is_same_file(&found, file).await {
             // The file is gone, so the name is another's.
@@ -54,7 +54,8 @@ impl Client {
         from: (FileHandle, &[u8]),
         to: (FileHandle, &[u8]),
     ) -> Result<(), Error> {
-        self.hard_link(file, to.0, to.1).await?;
+        // Both names are looked at afterwards.
+        self.link(file, to).await?;
         Box::pin(self.leave_old_name(file, from, to)).await
     }
 
@@ -150,9 +151,10 @@ impl Client {
             None => self.rename_if_free(file, from, to).await,
             Some(there) if !may_replace(&there) => Ok(false),
             Some(there) => {
+                let is_same = there.metadata.links > 1 && self.is_same_file(&there, file).await?;
                 self.rename(file, from, to).await?;
                 // RENAME does nothing where both names are the file's (RFC 1813 §3.3.14).
-                if there.handle == file && from != to {
+                if is_same && from != to {
                     self.remove_if(file, from.0, from.1).await?;
                 }
                 Ok(true)

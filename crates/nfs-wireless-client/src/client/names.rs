@@ -363,7 +363,8 @@ impl Client {
         self.make_new(Procedure::Mknod, (directory, name), file_type, attributes, encode).await
     }
 
-    /// Makes another name for a file (LINK, RFC 1813 §3.3.15).
+    /// Makes another name for a file (LINK, RFC 1813 §3.3.15). Where the reply does not show that the file has a second name, a LOOKUP
+    /// tells whether it has this one.
     ///
     /// ```no_run
     /// # use nfs_wireless_client::{Client, Error, FileHandle};
@@ -375,43 +376,78 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::metadata`].
+    /// As [`Client::metadata`]; [`Error::NotLinked`] when the server says that it was done, and the name is not the file's.
     pub async fn hard_link(&self, file: FileHandle, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
-        self.link(file, (directory, name)).await.map(drop)
+        self.hard_link_of((file, 1), directory, name).await
     }
 
-    /// As [`Client::hard_link`], for a file that others may give the same name: then at most one of all succeeds.
+    /// As [`Client::hard_link`], for a file that has so many names already: the reply is to show one more.
+    ///
+    /// # Errors
+    /// As [`Client::hard_link`].
+    pub async fn hard_link_of(
+        &self,
+        (file, links): (FileHandle, u32),
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        let linked = self.link(file, (directory, name)).await?;
+        self.check_linked(linked, (file, links), (directory, name)).await
+    }
+
+    /// As [`Client::hard_link_of`], for a file that others may give the same name: then at most one of all succeeds.
     ///
     /// # Errors
     /// As [`Client::hard_link`]; [`Error::Ambiguous`] when a repeated call finds the link, which may be another's.
     pub async fn hard_link_first(
         &self,
-        file: FileHandle,
+        file: (FileHandle, u32),
         directory: FileHandle,
         name: &[u8],
     ) -> Result<(), Error> {
-        match self.link(file, (directory, name)).await? {
-            None => Ok(()),
-            Some(repeated) => Err(repeated.in_doubt()),
+        match self.link(file.0, (directory, name)).await? {
+            Linked::Before(repeated) => Err(repeated.in_doubt()),
+            linked => self.check_linked(linked, file, (directory, name)).await,
         }
     }
 
-    /// Returns the refusal of a repeated call that found the link.
-    async fn link(
+    pub(super) async fn link(
         &self,
         file: FileHandle,
         (directory, name): (FileHandle, &[u8]),
-    ) -> Result<Option<CountedError>, Error> {
+    ) -> Result<Linked, Error> {
         let directory = self.inside(directory)?;
         let arguments = LINK3args { file: file.to_fh3(), link: place(directory, name) };
         match self.call_counted::<LINK3resok>(Procedure::Link, &arguments).await {
-            Ok(_) => Ok(None),
+            Ok((linked, _)) => Ok(Linked::Now(optional(&linked.file_attributes).map(|it| it.links))),
             Err(counted) if counted.may_be_done(Status::EXIST) => {
                 let there = self.look(&counted, (directory, name)).await?;
-                if self.is_same_file(&there, file).await? { Ok(Some(counted)) } else { Err(counted.error) }
+                if self.is_same_file(&there, file).await? {
+                    Ok(Linked::Before(counted))
+                } else {
+                    Err(counted.error)
+                }
             }
             Err(counted) => Err(counted.error),
         }
+    }
+
+    /// Checks that a file that had so many names has one more.
+    async fn check_linked(
+        &self,
+        linked: Linked,
+        (file, links): (FileHandle, u32),
+        (directory, name): (FileHandle, &[u8]),
+    ) -> Result<(), Error> {
+        match linked {
+            Linked::Before(_) => return Ok(()),
+            Linked::Now(now) if now.is_some_and(|now| now > links) => return Ok(()),
+            Linked::Now(_) => {}
+        }
+        if self.find_file(file, (directory, name)).await? {
+            return Ok(());
+        }
+        Err(Error::NotLinked { name: String::from_utf8_lossy(name).into_owned() })
     }
 
     /// Removes a name that is no directory (REMOVE, RFC 1813 §3.3.12).
@@ -629,6 +665,14 @@ impl Client {
         };
         Ok(Entry { handle, metadata })
     }
+}
+
+/// What came of a LINK that was not refused.
+pub(super) enum Linked {
+    /// The server says that it was done, and how many names the file has now.
+    Now(Option<u32>),
+    /// A repeated call was refused, and found the link.
+    Before(CountedError),
 }
 
 /// Returns the names of a path, one after the other.

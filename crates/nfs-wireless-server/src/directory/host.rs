@@ -25,17 +25,21 @@ pub(super) use self::linux::{Reference, look, look_at};
 pub(super) use self::portable::{Reference, look, look_at};
 use crate::reply_cache::fnv1a;
 
-/// What makes a file the same file: a number used again belongs to a file with another time of birth.
+/// What makes a file the same file: a number used again belongs to a file with another time of birth. What is bound to a directory
+/// ("mount --bind") shows files of another place, or of its own file system once more: they are other files there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
     device: (u32, u32),
     inode: u64,
     born: Option<(i64, u32)>,
+    /// The mount that it was seen on; 0 where the host does not tell.
+    mount: u64,
 }
 
 impl Identity {
-    /// Returns a number that is the same for the same file whenever it is asked for.
-    pub(super) fn number(self) -> u64 {
+    /// Returns a number that is the same for the same file whenever it is asked for, in an export with this root; on a mount within that
+    /// as long as it is mounted.
+    pub(super) fn number(self, root: Self) -> u64 {
         let (seconds, nanoseconds) = self.born.unwrap_or_default();
         let mut bytes = [0; 28];
         let parts = [
@@ -48,7 +52,18 @@ impl Identity {
         for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
             *to = *from;
         }
-        fnv1a(&bytes)
+        fnv1a(&bytes) ^ self.mark(root)
+    }
+
+    /// Returns the number of the file system for clients, to which each mount within the export is another one. That of the root's mount
+    /// is the host's.
+    pub(super) fn file_system(self, root: Self) -> u64 {
+        (u64::from(self.device.0) << 32 | u64::from(self.device.1)) ^ self.mark(root)
+    }
+
+    /// Returns what tells a mount within the export from that of the root.
+    fn mark(self, root: Self) -> u64 {
+        if self.mount == root.mount { 0 } else { fnv1a(&self.mount.to_be_bytes()) }
     }
 
     /// Whether nothing else ever has this identity: the host tells when files were made.
@@ -66,7 +81,15 @@ impl Identity {
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) identity: Identity,
+    /// Without the number of the file system ([`Found::shown`]).
     pub(super) attributes: fattr3,
+}
+
+impl Found {
+    /// Returns the attributes for clients of an export with this root.
+    pub(super) fn shown(self, root: Identity) -> fattr3 {
+        fattr3 { fsid: self.identity.file_system(root), ..self.attributes }
+    }
 }
 
 impl Reference {
@@ -123,6 +146,7 @@ struct Stat {
     modified: (i64, u32),
     changed: (i64, u32),
     born: Option<(i64, u32)>,
+    mount: u64,
 }
 
 impl From<Stat> for Found {
@@ -137,7 +161,7 @@ impl From<Stat> for Found {
             FileType::RegularFile | FileType::Unknown => ftype3::NF3REG,
         };
         Self {
-            identity: Identity { device: stat.device, inode: stat.inode, born: stat.born },
+            identity: Identity { device: stat.device, inode: stat.inode, born: stat.born, mount: stat.mount },
             attributes: fattr3 {
                 type_,
                 mode: stat.mode & 0o7777,
@@ -147,7 +171,7 @@ impl From<Stat> for Found {
                 size: stat.size,
                 used: stat.blocks.saturating_mul(512),
                 rdev: specdata3 { specdata1: stat.special.0, specdata2: stat.special.1 },
-                fsid: u64::from(stat.device.0) << 32 | u64::from(stat.device.1),
+                fsid: 0,
                 fileid: stat.inode,
                 atime: time(stat.accessed),
                 mtime: time(stat.modified),

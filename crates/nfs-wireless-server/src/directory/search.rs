@@ -18,7 +18,6 @@ use crate::vfs::NodeId;
 /// How far the export has been looked through.
 #[derive(Debug)]
 pub(super) struct Search {
-    root: Identity,
     /// Directories that were not looked into yet.
     ahead: VecDeque<NodeId>,
 }
@@ -29,7 +28,7 @@ const ENTRIES_PER_TURN: usize = 8192;
 impl Search {
     pub(super) fn new(root: Identity) -> Self {
         let ahead = if root.is_unique() { VecDeque::from([ROOT]) } else { VecDeque::new() };
-        Self { root, ahead }
+        Self { ahead }
     }
 }
 
@@ -66,7 +65,7 @@ impl State {
             }
             count += 1;
             let found = match look_at(&inside, name) {
-                Ok(found) if found.identity.is_beside(self.search.root) => found,
+                Ok(found) if found.identity.is_beside(self.table.root()) => found,
                 Ok(_) | Err(Errno::NOENT) => continue,
                 Err(errno) => return Err(status(errno)),
             };

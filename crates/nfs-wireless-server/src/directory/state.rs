@@ -238,7 +238,7 @@ impl State {
             Some(found) => found,
             None => self.locate(node)?.reference.look(),
         };
-        let attributes = found.map_err(status)?.attributes;
+        let attributes = found.map_err(status)?.shown(self.table.root());
         if attributes.nlink == 0 {
             self.table.forget(node);
             self.close(node);

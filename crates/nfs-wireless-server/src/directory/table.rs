@@ -11,6 +11,7 @@ use crate::vfs::NodeId;
 /// handle is stale.
 #[derive(Debug)]
 pub(super) struct Table {
+    root: Identity,
     records: BTreeMap<NodeId, Record>,
     nodes: BTreeMap<Identity, NodeId>,
     /// Nodes that may be forgotten, the longest unused first.
@@ -60,6 +61,7 @@ impl Table {
             children: 1,
         };
         Self {
+            root,
             records: BTreeMap::from([(ROOT, record)]),
             nodes: BTreeMap::from([(root, ROOT)]),
             idle: BTreeMap::new(),
@@ -90,7 +92,7 @@ impl Table {
 
     /// Returns the number of a file: its own, unless that is taken, or was until a moment ago.
     fn number(&self, identity: Identity) -> NodeId {
-        let mut node = NodeId(identity.number());
+        let mut node = NodeId(identity.number(self.root));
         while node <= ROOT || self.records.contains_key(&node) || self.retired.contains(&node) {
             node.0 = node.0.wrapping_add(1);
         }
@@ -115,6 +117,11 @@ impl Table {
 
     pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
         self.records.get(&node)?.places.last()
+    }
+
+    /// Returns the identity of the root.
+    pub(super) const fn root(&self) -> Identity {
+        self.root
     }
 
     pub(super) fn identity(&self, node: NodeId) -> Option<Identity> {

@@ -407,3 +407,89 @@ fn several_threads_work_at_the_same_time() {
         assert_eq!(fs::read_dir(host.export.join(format!("dir{thread}"))).unwrap().count(), 10);
     }
 }
+
+/// Something that is mounted, until the test ends.
+#[cfg(target_os = "linux")]
+struct Mounted(PathBuf);
+
+#[cfg(target_os = "linux")]
+impl Mounted {
+    fn bind(from: &Path, to: PathBuf) -> Self {
+        let mounted = std::process::Command::new("mount").arg("--bind").args([from, &to]).status();
+        assert!(mounted.unwrap().success(), "this test mounts a file system, so it needs root");
+        Self(to)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_bound_to_a_directory_is_another_file_system() {
+    let mut host = host(quick());
+    fs::create_dir_all(host.export.join("inside/deep")).unwrap();
+    fs::write(host.export.join("inside/file"), "x").unwrap();
+    // From outside, from inside, and the export itself.
+    let sources = ["outside", "export/inside", "export"].map(|name| host.export.parent().unwrap().join(name));
+    let mut views = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        let place = host.export.join(format!("bound{number}"));
+        fs::create_dir(&place).unwrap();
+        views.push(Mounted::bind(source, place));
+    }
+    let paths = [
+        "inside",
+        "inside/file",
+        "bound0",
+        "bound0/secret",
+        "bound1",
+        "bound1/file",
+        "bound2",
+        "bound2/inside",
+    ];
+    let seen = |vfs: &mut dyn Vfs| {
+        paths.map(|path| {
+            let node = vfs.resolve(path.as_bytes()).unwrap();
+            (node, vfs.attributes(node).unwrap().fsid)
+        })
+    };
+    let first = seen(vfs(&mut host));
+    let [inside, in_file, bound, secret, again, file, whole, below] =
+        first.map(|(_, file_system)| file_system);
+    let device = fs::metadata(&host.export).unwrap().dev();
+    let root = vfs(&mut host).attributes(ROOT).unwrap().fsid;
+    assert_eq!(root, u64::from(rustix::fs::major(device)) << 32 | u64::from(rustix::fs::minor(device)));
+    assert_eq!([inside, in_file], [root; 2]);
+    assert_eq!((bound, again, whole), (secret, file, below));
+    let mut all = [root, bound, again, whole];
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+    // One file on two mounts has two handles, and each stays on its own.
+    let nodes: std::collections::BTreeSet<_> = first.iter().map(|(node, _)| *node).collect();
+    assert_eq!(nodes.len(), paths.len());
+    assert!(!nodes.contains(&ROOT));
+    for (node, file_system) in first {
+        assert_eq!(vfs(&mut host).attributes(node).unwrap().fsid, file_system);
+    }
+    let mut listed = Vec::new();
+    let _ = vfs(&mut host).list(ROOT, 0, Detail::Attributes, &mut |entry| {
+        let (node, attributes) = entry.node.unwrap();
+        listed.push((entry.name.to_vec(), node, attributes.fsid));
+        ControlFlow::Continue(())
+    });
+    for (name, node, file_system) in listed {
+        let at = paths.iter().position(|path| path.as_bytes() == name).unwrap();
+        assert_eq!((node, file_system), first[at], "{}", paths[at]);
+    }
+    // A server that was started again.
+    host.directory = Directory::open(&host.export, quick()).unwrap();
+    for (node, file_system) in first {
+        assert_eq!(vfs(&mut host).attributes(node).unwrap().fsid, file_system);
+    }
+    assert_eq!(seen(vfs(&mut host)), first);
+}

@@ -466,6 +466,28 @@ async fn an_update_replaces_all_names_of_an_older_file() {
     }
 }
 
+/// What one name of a file gets, the others get.
+#[tokio::test]
+async fn a_second_run_changes_nothing_where_names_of_one_file_stand_for_two_of_the_source() {
+    for way in WAYS {
+        for (modes, ages) in [([0o644, 0o600], [1, 1]), ([0o600, 0o644], [1, 1]), ([0o644, 0o644], [1, 2])] {
+            let trial = Trial::start();
+            let ends = trial.ends(way, "");
+            for (name, mode, age) in [("a", modes[0], ages[0]), ("b", modes[1], ages[1])] {
+                write(&ends.source.join(name), "content", age);
+                fs::set_permissions(ends.source.join(name), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            write(&ends.target.join("a"), "content", 1);
+            fs::hard_link(ends.target.join("a"), ends.target.join("b")).unwrap();
+            assert!(trial.sync(&ends, &["--checksum"]).await.is_clean(), "{way:?}");
+            assert_same(&ends.source, &ends.target, "once");
+            let again = trial.sync(&ends, &["--checksum"]).await;
+            assert!(again.is_clean() && again.count("done") == 0, "{way:?} {modes:?} {:?}", again.counts);
+            assert_same(&ends.source, &ends.target, "again");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_dry_run_changes_nothing() {
     for way in WAYS {

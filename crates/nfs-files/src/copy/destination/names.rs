@@ -241,8 +241,8 @@ impl Place {
                 linked.map_err(|error| local(&directory.join(name), &error))?
             }
             (Self::Remote(place), Self::Remote(_)) => {
-                let Some(file) = file.handle else { return Ok(Named::Unknown) };
-                let named = (name, tags.own());
+                let Some(handle) = file.handle else { return Ok(Named::Unknown) };
+                let (named, file) = ((name, tags.own()), (handle, file.attributes.links));
                 let link = async |at: &RemotePlace| at.hard_link(named, file, replaces).await;
                 let linked = place.with(context, link).await?;
                 context.servers.activity().step();
@@ -332,7 +332,7 @@ impl RemotePlace {
     async fn hard_link(
         &self,
         (name, tag): (&[u8], Tag),
-        file: FileHandle,
+        file: (FileHandle, u32),
         replaces: Replaces,
     ) -> Result<Named> {
         let Self { client, handle, remote, .. } = self;
@@ -347,12 +347,12 @@ impl RemotePlace {
             }
         }
         let first = if is_there { &linked[..] } else { name };
-        match client.hard_link(file, *handle, first).await {
+        match client.hard_link_of(file, *handle, first).await {
             Err(error) if error.is_no_link() => return Ok(Named::Unknown),
             Err(error) if !is_there && has_status(&error, NfsStatus::EXIST) => return Ok(Named::Taken),
             linked => linked.at(&shown)?,
         }
-        let is_named = !is_there || self.give_name(file, (first, name), replaces).await?;
+        let is_named = !is_there || self.give_name(file.0, (first, name), replaces).await?;
         Ok(if is_named { Named::Yes } else { Named::Taken })
     }
 

@@ -12,6 +12,7 @@ use std::{
 };
 
 use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferError};
+use rustix::process::geteuid;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::{
@@ -25,7 +26,7 @@ use crate::{
         file::stream::Filled,
         file::verify::Digest,
         file::version::{Pieces, Since, Told, WHOLE_BYTES, told},
-        resume::{Receiving, SMALL_BYTES},
+        resume::{Left, Receiving, SMALL_BYTES},
         source::{Attributes, Kind, Node, RemoteFile},
     },
     error::{Partial, Result, ResultExt, full_disk, io_text, is_full, local, show},
@@ -97,13 +98,21 @@ impl Run<'_> {
             mode => mode,
         };
         let part_mode = part_mode | 0o600;
+        let left = if self.copy.inplace && frame.may_have_journals() {
+            Left::find(directory, name, (|| self.key(), &self.tags)).map_err(here)?
+        } else {
+            None
+        };
         let is_large = attributes.size > SMALL_BYTES;
         let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
         let key = if keeps { self.key() } else { None };
         if key.is_some() {
             frame.note_journal();
         }
-        let kept = key.map(|key| Receiving::open(directory, name, part_mode, attributes.identity(), key));
+        let heir = (self.copy.preserve && geteuid().is_root()).then_some(attributes.uid);
+        let source_and_heir = (attributes.identity(), heir);
+        let open = |key| Receiving::open(directory, name, part_mode, source_and_heir, (key, &self.tags));
+        let kept = key.map(open);
         let (receiving, part) = match kept {
             Some(Ok((receiving, part))) => (Some(receiving), part),
             // Where somebody else has taken the name of the journal, none is kept.
@@ -112,7 +121,10 @@ impl Run<'_> {
                 Some(part) => (None, part),
                 None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
             },
-            _ => (None, Part::beside(directory, name, part_mode, None).map_err(here)?),
+            _ => {
+                let part = Part::beside(directory, name, part_mode, None, || self.tags.temporary(name));
+                (None, part.map_err(here)?)
+            }
         };
         let resumes = receiving.is_some();
         let mut was = None;
@@ -179,11 +191,14 @@ impl Run<'_> {
         if resumes {
             let _ = directory.remove(&journal(name));
         }
+        if let Some(left) = left {
+            left.remove(directory, name);
+        }
         if !is_named {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let length = was.is_none().then_some(attributes.size);
-        self.copied(target, &copy, was, length)
+        self.copied(target, copy, was, length)
     }
 
     /// As [`open_in_place`], and decides again about what has the name if that is another than before; `None` if it stays, which was said.
@@ -344,8 +359,9 @@ impl Run<'_> {
     ) -> Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
-        // No journal may claim anything of the file that is begun here, or outlast it.
-        if frame.may_have_journals()
+        // No journal may claim anything of the temporary file that is begun here, or outlast it.
+        if !self.copy.inplace
+            && frame.may_have_journals()
             && let Err(error) = directory.remove(&journal(name))
             && directory.read_own(&journal(name)).is_ok_and(|ours| ours.is_some())
         {
@@ -380,7 +396,7 @@ impl Run<'_> {
     fn copied(
         &self,
         Target { directory, name, .. }: Target<'_>,
-        copy: &File,
+        copy: Arc<File>,
         was: Option<Digest>,
         length: Option<u64>,
     ) -> Result<Attempt> {
@@ -389,7 +405,7 @@ impl Run<'_> {
             Some(_) => Some(copy.metadata().map_err(|error| local(&directory.join(name), &error))?),
         };
         let attributes = attributes.as_ref().map(Attributes::from);
-        Ok(Attempt::Complete(Box::new(Copied { was, length, attributes, is_left: false })))
+        Ok(Attempt::Complete(Box::new(Copied { was, length, attributes, file: Some(copy), is_left: false })))
     }
 
     /// Sets what belongs to a complete local file, as far as its file system keeps that.

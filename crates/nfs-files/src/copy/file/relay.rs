@@ -32,7 +32,7 @@ impl Run<'_> {
                 None => return Ok(Copied::left()),
                 Some(Filled::Complete(digest)) => {
                     let length = (node.attributes.size > 0).then_some(digest.bytes());
-                    return Ok(Copied { was: Some(*digest), length, attributes: None, is_left: false });
+                    return Ok(Copied { was: Some(*digest), length, ..Copied::default() });
                 }
                 Some(Filled::Changed(now)) => {
                     self.say_changed(node);

@@ -261,10 +261,9 @@ impl Run<'_> {
             copied
         });
         Ok(Attempt::Complete(Box::new(Copied {
-            was: None,
             length: Some(attributes.size),
             attributes: copied,
-            is_left: false,
+            ..Copied::default()
         })))
     }
 

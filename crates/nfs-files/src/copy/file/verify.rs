@@ -116,20 +116,19 @@ impl Run<'_> {
         is_doubtful || self.copy.verify
     }
 
-    /// Compares a copy with its source, of which `length` bytes were copied, or with what it `was` if that cannot be read again;
+    /// Compares a copy, which may still be open, with its source, of which `length` bytes were copied, or with what it `was` if that cannot be read again;
     /// whatever can be is read again.
     pub(in crate::copy) async fn verify(
         &self,
         node: &Node,
         was: Option<&Digest>,
         length: Option<u64>,
-        place: &Place,
-        name: &[u8],
+        (copy, place, name): (Option<&std::fs::File>, &Place, &[u8]),
     ) -> Result<()> {
         let activity = self.context.servers.activity();
         activity.set_current(format!("verifying {}", escape(name)));
         let _verifying = activity.verify();
-        match self.differences(node, was, length, place, name).await? {
+        match self.differences(node, was, length, (copy, place, name)).await? {
             Some(ranges) => self.judge(node, &ranges, &place.name(name)),
             None => Ok(()),
         }
@@ -141,15 +140,21 @@ impl Run<'_> {
         node: &Node,
         was: Option<&Digest>,
         length: Option<u64>,
-        place: &Place,
-        name: &[u8],
+        (copy, place, name): (Option<&std::fs::File>, &Place, &[u8]),
     ) -> Result<Option<Vec<Range<u64>>>> {
         let name_there = place.name(name);
         let target = &name_there.shown;
         let copy: Box<dyn AsyncRead + Unpin> = match place {
             Place::Planned(_) => return Ok(None),
             Place::Local { directory, .. } => {
-                let file = directory.read(name).map_err(|error| local(&directory.join(name), &error))?;
+                let file = directory.read(name).or_else(|error| match copy {
+                    // Its mode lets nobody read it, and what has written it can.
+                    Some(copy) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        directory.again(name, copy)
+                    }
+                    _ => Err(error),
+                });
+                let file = file.map_err(|error| local(&directory.join(name), &error))?;
                 Box::new(tokio::fs::File::from_std(file))
             }
             Place::Remote(place) => {

@@ -142,16 +142,69 @@ fn decode(record: &[u8]) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{ffi::OsStr, fs, time::Duration};
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{
+        Context,
+        copy::{self, Options},
+        remote,
+        served::{Served, Silent, remote, servers},
+        url::Target,
+    };
 
     fn attributes(size: u64) -> Attributes {
         let file = tempfile::tempfile().unwrap();
         file.set_len(size).unwrap();
         Attributes::from(&file.metadata().unwrap())
+    }
+
+    /// Its bytes are others, and its attributes do not tell.
+    #[tokio::test]
+    async fn a_complete_copy_that_is_rotten_is_found_by_verify_and_copied_again() {
+        let [here, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let server = Served::start();
+        fs::create_dir(server.path("/tree")).unwrap();
+        fs::write(server.path("/tree/file"), "contents").unwrap();
+        fs::write(server.path("/tree/other"), "").unwrap();
+        // In the way of the other file: the run fails and leaves its list.
+        let target = here.path().join("tree");
+        fs::create_dir_all(target.join("other")).unwrap();
+        let run = async |verify| {
+            let [source, destination] = [server.url("/tree/."), target.display().to_string()]
+                .map(|text| Target::parse(OsStr::new(&text)).unwrap());
+            let mut copy = Options::new([source], destination);
+            (copy.recursive, copy.verify, copy.state) = (true, verify, StateHome::at(state.path()));
+            let servers = servers();
+            Box::pin(copy::run(&copy, Context { servers: &servers, events: &Silent })).await.unwrap()
+        };
+        let counts = run(false).await;
+        assert_eq!((counts.copied, counts.failed), (1, 1), "{counts:?}");
+        fs::write(target.join("file"), "rotten..").unwrap();
+        let copied = Attributes::from(&fs::metadata(target.join("file")).unwrap());
+        let servers = servers();
+        let context = Context { servers: &servers, events: &Silent };
+        let found = remote::find(context, &remote(&server, "/tree/file")).await.unwrap();
+        let list = fs::read_dir(StateHome::at(state.path()).open().unwrap().path()).unwrap();
+        let list = list.map(|entry| entry.unwrap().file_name().into_encoded_bytes());
+        let list = list.into_iter().find(|name| name.starts_with(b"tree-")).unwrap();
+        let place = Directory::open(&target).unwrap();
+        let done = Done::open_in(StateHome::at(state.path()).open().unwrap(), list, None, place.session());
+        let done = done.unwrap().unwrap();
+        let (file_system, number) = place.number();
+        let key = [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &place.session(), b"file"].concat();
+        done.add(&key, Attributes::from(&found.metadata).identity(), &copied);
+        drop(done);
+        // Nothing else would look at it.
+        let counts = run(false).await;
+        assert_eq!((counts.copied, counts.failed), (0, 1), "{counts:?}");
+        let counts = run(true).await;
+        assert_eq!((counts.copied, counts.failed), (0, 2), "{counts:?}");
+        let counts = run(false).await;
+        assert_eq!((counts.copied, counts.failed), (1, 1), "{counts:?}");
+        assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "contents");
     }
 
     #[test]
@@ -198,7 +251,7 @@ mod tests {
         let done = open(2).unwrap();
         assert!(!done.holds(b"a", source, &copy));
         done.finish();
-        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
 
     /// Why the time of the last change is not compared on servers: no reply tells it after this.
@@ -210,8 +263,8 @@ mod tests {
         let changed = || Attributes::from(&file.metadata().unwrap()).changed;
         let before = changed();
         while changed() == before {
-            std::fs::rename(&old, &new).unwrap();
-            std::fs::rename(&new, &old).unwrap();
+            fs::rename(&old, &new).unwrap();
+            fs::rename(&new, &old).unwrap();
         }
     }
 
@@ -222,7 +275,7 @@ mod tests {
             if magic {
                 bytes.splice(..0, MAGIC);
             }
-            std::fs::write(place.path().join("list"), bytes).unwrap();
+            fs::write(place.path().join("list"), bytes).unwrap();
             let open = || {
                 let directory = Directory::open(place.path()).unwrap();
                 Done::open_in(directory, b"list".to_vec(), None, [0; 16]).map(Option::unwrap)

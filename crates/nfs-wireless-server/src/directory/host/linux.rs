@@ -71,8 +71,14 @@ pub(in super::super) fn look(file: impl AsFd) -> Result<Found, Errno> {
     statx(file, b"", AtFlags::EMPTY_PATH)
 }
 
+/// `STATX_MNT_ID_UNIQUE` (statx(2)): the number of a mount that no later one gets. Before Linux 6.8 a later one may get the same, before
+/// 5.8 there is none.
+const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
 fn statx(file: impl AsFd, name: &[u8], flags: AtFlags) -> Result<Found, Errno> {
-    let statx = rustix::fs::statx(file, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+    let mount = StatxFlags::MNT_ID.union(UNIQUE_MOUNT);
+    let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME | mount;
+    let statx = rustix::fs::statx(file, name, flags, asked)?;
     let has_birth = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
     let time = |time: StatxTimestamp| (time.tv_sec, time.tv_nsec);
     let stat = Stat {
@@ -88,6 +94,7 @@ fn statx(file: impl AsFd, name: &[u8], flags: AtFlags) -> Result<Found, Errno> {
         modified: time(statx.stx_mtime),
         changed: time(statx.stx_ctime),
         born: has_birth.then(|| time(statx.stx_btime)),
+        mount: if statx.stx_mask & mount.bits() == 0 { 0 } else { statx.stx_mnt_id },
     };
     Ok(stat.into())
 }

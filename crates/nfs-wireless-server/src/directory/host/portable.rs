@@ -135,6 +135,8 @@ fn found(stat: &rustix::fs::Stat) -> Found {
         modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
         changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
         born: born(stat),
+        // Cannot tell the number of a mount.
+        mount: 0,
     }
     .into()
 }

@@ -181,30 +181,51 @@ impl Drop for Mounted {
 
 #[tokio::test]
 async fn a_mounted_file_system_in_the_target_is_not_emptied() {
-    for is_bound in [false, true] {
-        for is_in_the_way in [false, true] {
-            for mounted in ["extra", "extra/mounted", "extra/deep/mounted"] {
-                let trial = Trial::start();
-                let ends = trial.ends(Way::Down, "");
-                plant(&ends.source);
-                if is_in_the_way {
-                    write(&ends.source.join("extra"), "a file", 1);
-                }
-                let inside = ends.target.join(mounted);
-                fs::create_dir_all(&inside).unwrap();
-                // On the file system that the target is on.
-                let elsewhere = ends.target.parent().unwrap().join("elsewhere");
-                fs::create_dir(&elsewhere).unwrap();
-                let arguments = [&["-t", "tmpfs", "none"][..], &["--bind", elsewhere.to_str().unwrap()]];
-                let view = Mounted::at(&inside, arguments[usize::from(is_bound)]);
-                write(&inside.join("below/file"), "elsewhere", 1);
-                write(&inside.join("file"), "elsewhere", 1);
-                let ran = trial.sync(&ends, &["--delete"]).await;
-                let are_there = ["below/file", "file"].map(|name| inside.join(name).exists());
-                drop(view);
-                let what = (is_bound, is_in_the_way, mounted);
-                assert!(are_there == [true; 2] && !ran.is_clean(), "{what:?} {:?}", ran.counts);
+    for (way, is_bound, is_in_the_way) in [Way::Down, Way::Up]
+        .into_iter()
+        .flat_map(|way| [(way, false), (way, true)])
+        .flat_map(|(way, is_bound)| [(way, is_bound, false), (way, is_bound, true)])
+    {
+        for mounted in ["extra", "extra/mounted", "extra/deep/mounted"] {
+            let trial = Trial::start();
+            let ends = trial.ends(way, "");
+            plant(&ends.source);
+            if is_in_the_way {
+                write(&ends.source.join("extra"), "a file", 1);
             }
+            let inside = ends.target.join(mounted);
+            fs::create_dir_all(&inside).unwrap();
+            // On the file system that the target is on.
+            let elsewhere = ends.target.parent().unwrap().join("elsewhere");
+            fs::create_dir(&elsewhere).unwrap();
+            let arguments = [&["-t", "tmpfs", "none"][..], &["--bind", elsewhere.to_str().unwrap()]];
+            let view = Mounted::at(&inside, arguments[usize::from(is_bound)]);
+            write(&inside.join("below/file"), "elsewhere", 1);
+            write(&inside.join("file"), "elsewhere", 1);
+            let ran = trial.sync(&ends, &["--delete"]).await;
+            let are_there = ["below/file", "file"].map(|name| inside.join(name).exists());
+            drop(view);
+            let what = (way, is_bound, is_in_the_way, mounted);
+            assert!(are_there == [true; 2] && !ran.is_clean(), "{what:?} {:?}", ran.counts);
         }
+    }
+}
+
+#[tokio::test]
+async fn one_file_system_ends_where_another_directory_is_bound() {
+    for way in [Way::Down, Way::Across] {
+        let trial = Trial::start();
+        let ends = trial.ends(way, "");
+        plant(&ends.source);
+        let elsewhere = ends.source.parent().unwrap().join("elsewhere");
+        write(&elsewhere.join("file"), "elsewhere", 1);
+        let inside = ends.source.join("sub/bound");
+        fs::create_dir(&inside).unwrap();
+        let view = Mounted::at(&inside, &["--bind", elsewhere.to_str().unwrap()]);
+        for options in [&["-x"][..], &[]] {
+            assert!(trial.sync(&ends, options).await.is_clean(), "{way:?}");
+            assert_eq!(ends.target.join("sub/bound/file").exists(), options.is_empty(), "{way:?}");
+        }
+        drop(view);
     }
 }
