@@ -20,7 +20,7 @@ pub(crate) use shell::Shell;
 use crate::{
     args::{Cli, Completes},
     config::Config,
-    paths,
+    path_cache,
 };
 
 /// Which shell asks.
@@ -76,7 +76,7 @@ fn hosts(word: &OsStr, end: &str) -> Vec<CompletionCandidate> {
     let configured = Config::of_user().unwrap_or_default().hosts.hosts.into_keys();
     let mut hosts: Vec<String> = configured.collect();
     hosts.extend(mounted(&std::fs::read_to_string("/etc/fstab").unwrap_or_default()));
-    hosts.extend(paths::known().map(|server| server.ip().to_string()).filter(|ip| !ip.contains(':')));
+    hosts.extend(path_cache::known().map(|server| server.ip().to_string()).filter(|ip| !ip.contains(':')));
     hosts.retain(|host| host.starts_with(word));
     hosts.sort();
     hosts.dedup();

@@ -40,7 +40,9 @@ use std::{
 use clap::CommandFactory;
 use exit::Exit;
 use nfs_files::{
-    chain, copy, descriptors, error, event, known, local, name, paths, pattern, remote, servers, url,
+    chain, copy, descriptors, error, event, find, local, name, pattern, servers,
+    servers::{path_cache, remembered},
+    url,
 };
 use outcome::Outcome;
 use summary::Summary;

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use nfs_wireless_client::{Client, PathEstimate, Protocol, Stats};
 use serde_json::{Value, json};
 
-use crate::{known::transport_name, outcome::Outcome, schema, servers::Servers, units, url::Remote};
+use crate::{outcome::Outcome, remembered::transport_name, schema, servers::Servers, units, url::Remote};
 
 /// What a run did, for `--stats` and for the last line of `--json`.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use tokio::{sync::Mutex, time::Instant};
 use crate::{
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, has_status, is_missing},
-    remote::{self, Found},
+    find::{self, Found},
     url::Remote,
 };
 
@@ -211,8 +211,8 @@ impl Entry {
             Err(error) => return Err(error).at(remote),
         }
         // It may be the name of a link, or the server has forgotten what holds it.
-        let found = match remote::find_again(context, remote).await {
-            Ok(found) => remote::follow(context, found).await,
+        let found = match find::find_again(context, remote).await {
+            Ok(found) => find::follow(context, found).await,
             missing => missing,
         };
         match found {

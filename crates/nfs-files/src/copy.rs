@@ -40,9 +40,9 @@ use crate::{
     error::{Error, ErrorKind, Result},
     escape::escape,
     event::{Change, Counts, Event, Name, Skip, Warning},
+    find::Children,
     local::{self, Key, StateHome},
     progress::Share,
-    remote::Children,
     url::Target,
 };
 use futures_util::{

@@ -10,10 +10,12 @@ use crate::{
         filter::{Ignores, MAX_PATTERN_BYTES},
     },
     journal::{self, Journal},
-    known::{self, Asked},
     local::Key,
-    paths,
     pattern::Pattern,
+    servers::{
+        path_cache,
+        remembered::{self, Asked},
+    },
     url::{Remote, Target, is_within},
 };
 
@@ -106,22 +108,22 @@ fn is_path(path: &[u8]) -> bool {
 /// Anything as `servers.json` and as `paths.json`; returns the estimate of a path that was in it.
 pub fn remembered(data: &[u8]) -> Option<PathEstimate> {
     const NOW: u64 = 1_000_000;
-    let entries = paths::entries(data);
+    let entries = path_cache::entries(data);
     let asked = Asked { host: "nas".to_owned(), ports: (Some(2049), None) };
-    if let Some(found) = known::find_in(&entries, &asked, b"/srv/a/b", NOW) {
+    if let Some(found) = remembered::find_in(&entries, &asked, b"/srv/a/b", NOW) {
         assert!(is_within(b"/srv/a/b", &found.server.export));
-        assert!(found.directories.len() <= known::MOST_DIRECTORIES);
+        assert!(found.directories.len() <= remembered::MOST_DIRECTORIES);
         let names = [b"a".to_vec(), b"b".to_vec()];
         let root = (found.directory(&found.server.export), &found.server.export[..]);
         assert!(found.places(root, names.iter()).len() <= names.len());
-        let again = known::entry(&asked, &found, NOW).expect("it was text");
-        assert_eq!(known::find_in(std::slice::from_ref(&again), &asked, b"/srv/a/b", NOW), Some(found));
-        let merged = paths::merged(vec![again.clone()], entries.clone(), &known::KEYS);
-        assert!(merged.len() <= paths::MOST && merged[0] == again);
+        let again = remembered::entry(&asked, &found, NOW).expect("it was text");
+        assert_eq!(remembered::find_in(std::slice::from_ref(&again), &asked, b"/srv/a/b", NOW), Some(found));
+        let merged = path_cache::merged(vec![again.clone()], entries.clone(), &remembered::KEYS);
+        assert!(merged.len() <= path_cache::MOST && merged[0] == again);
     }
     let (server, local) = (([192, 0, 2, 1], 2049).into(), [192, 0, 2, 2].into());
-    let estimate = paths::find(&entries, server, local, NOW)?;
-    let again = paths::entry(server, local, NOW, &estimate);
-    assert_eq!(paths::find(&[again], server, local, NOW), Some(estimate));
+    let estimate = path_cache::find(&entries, server, local, NOW)?;
+    let again = path_cache::entry(server, local, NOW, &estimate);
+    assert_eq!(path_cache::find(&[again], server, local, NOW), Some(estimate));
     Some(estimate)
 }

@@ -40,24 +40,20 @@ pub mod error;
 #[doc(hidden)]
 pub mod escape;
 pub mod event;
+pub mod find;
 #[doc(hidden)]
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod journal;
 #[doc(hidden)]
-pub mod known;
-#[doc(hidden)]
 pub mod local;
 #[doc(hidden)]
 pub mod name;
-#[doc(hidden)]
-pub mod paths;
 #[doc(hidden)]
 pub mod pattern;
 #[doc(hidden)]
 pub mod pending;
 pub mod progress;
-pub mod remote;
 #[cfg(test)]
 mod served;
 pub mod servers;

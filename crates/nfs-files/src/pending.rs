@@ -6,7 +6,7 @@ use crate::{
     chain,
     context::Context,
     error::{Error, Result, ResultExt, is_missing},
-    remote::{Child, Found},
+    find::{Child, Found},
 };
 
 /// Bytes that an entry takes beside its name.
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        remote::{Children, find},
+        find::{Children, find},
         served::{Served, Silent, remote, servers},
     };
 

@@ -1,5 +1,10 @@
 //! Servers: one client for each host and export, made when first needed.
 
+#[doc(hidden)]
+pub mod path_cache;
+#[doc(hidden)]
+pub mod remembered;
+
 use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 
 use futures_util::{
@@ -10,10 +15,9 @@ use nfs_wireless_client::{
     self as client, Client, ClientConfig, Credential, FileHandle, LookedUp, PathCache, Status,
 };
 
+use self::remembered::{Asked, Known};
 use crate::{
     error::{Result, unreachable},
-    known::{self, Asked, Known},
-    paths,
     progress::{Activity, LinkState},
     url::{Remote, components, is_within},
 };
@@ -193,11 +197,11 @@ impl Servers {
     /// Keeps what was learned about paths and servers for the next run.
     pub fn remember(&self) {
         let connected = self.connected.borrow();
-        paths::remember(connected.iter().map(|connected| connected.client.clone()));
+        path_cache::remember(connected.iter().map(|connected| connected.client.clone()));
         // On this machine nothing is far.
         let far = connected.iter().filter(|connected| !connected.client.address().ip().is_loopback());
         let known = far.filter_map(|it| Some((asked(&self.access(&it.remote).ok()?), it.memory.clone())));
-        known::remember(known);
+        remembered::remember(known);
     }
 
     /// Looks up the names of a path below an export's root all at once, as far as it is known which directories they lead to.
@@ -236,9 +240,9 @@ impl Servers {
             return Ok(other.clone());
         }
         let (access, path) = (self.access(remote)?, remote.path.clone());
-        let memory = known::find(&asked(&access), &path);
+        let memory = remembered::find(&asked(&access), &path);
         let Access { address, mut config } = access;
-        config.path_cache = Some(PathCache::new(paths::cached));
+        config.path_cache = Some(PathCache::new(path_cache::cached));
         config.known = memory.as_ref().map(|memory| {
             let export = &memory.server.export[..];
             let names = components(path.strip_prefix(export).unwrap_or_default());

@@ -13,7 +13,7 @@ use nfs_cache::{Cache, CacheConfig, MemoryStore};
 use nfs_files::{
     Context, Error, ErrorKind, Result,
     error::local,
-    remote::{Found, find, follow},
+    find::{Found, find, follow},
     url::Remote,
 };
 use nfs_wireless_client::{Client, FileHandle};

@@ -8,8 +8,8 @@ use crate::{
     args::{CatArgs, OutputArgs},
     copy::stream,
     exit::{Exit, Failure},
+    find::{find_all, follow},
     process::Process,
-    remote::{find_all, follow},
     url::Remote,
 };
 

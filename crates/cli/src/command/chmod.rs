@@ -13,9 +13,9 @@ use crate::{
     chain::Chain,
     error::{ResultExt, has_status},
     exit::{Exit, Failure},
+    find::{Child, Children, Found, find_all_or_report, follow, real_if_exists},
     local,
     mode::ModeChange,
-    remote::{Child, Children, Found, find_all_or_report, follow, real_if_exists},
     report::{Reporter, event},
 };
 

@@ -5,7 +5,7 @@ use nfs_files::Context;
 use crate::{
     args::DfArgs,
     error::ResultExt,
-    remote::find_all_or_report,
+    find::find_all_or_report,
     report::{Reporter, event},
     units,
 };

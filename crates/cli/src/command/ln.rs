@@ -8,7 +8,7 @@ use crate::{
     args::LnArgs,
     error::{ResultExt, exists},
     exit::Failure,
-    remote::{Found, find, find_if_exists, follow},
+    find::{Found, find, find_if_exists, follow},
     report::{Reporter, event},
     url::{Remote, Target},
 };

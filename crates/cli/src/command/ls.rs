@@ -17,7 +17,7 @@ use crate::{
     args::LsArgs,
     color::Style,
     error::{Error, ErrorKind, ResultExt},
-    remote::{Below, Children, Found, exports_below, find, find_all, follow},
+    find::{Below, Children, Found, exports_below, find, find_all, follow},
     report::{Reporter, put_name},
     text::{columns, escape, listing_time, mode_string},
     units,

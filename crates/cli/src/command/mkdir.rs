@@ -8,8 +8,8 @@ use crate::{
     args::MkdirArgs,
     error::{ResultExt, about, exists, has_status, is_missing},
     exit::{Exit, Failure},
+    find::{find, follow},
     local,
-    remote::{find, follow},
     report::{Reporter, event},
     url::{Remote, is_within, join},
 };

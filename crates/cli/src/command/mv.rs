@@ -9,8 +9,8 @@ use crate::{
     error::ResultExt,
     event::Skip,
     exit::{Exit, Failure},
+    find::{Found, find, find_entries, find_if_exists, follow},
     outcome::skip_words,
-    remote::{Found, find, find_entries, find_if_exists, follow},
     report::{Reporter, event},
     url::{Remote, is_within},
 };

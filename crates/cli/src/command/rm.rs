@@ -9,7 +9,7 @@ use crate::{
     chain::Chain,
     error::{ErrorKind, ResultExt, is_missing},
     exit::{Exit, Failure},
-    remote::{Child, Children, Found, find_entries},
+    find::{Child, Children, Found, find_entries},
     report::{Reporter, event},
 };
 use futures_util::{StreamExt, stream};

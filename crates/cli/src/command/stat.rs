@@ -11,7 +11,7 @@ use nfs_files::Context;
 use crate::{
     args::StatArgs,
     error::ResultExt,
-    remote::{Found, find_all_or_report, follow},
+    find::{Found, find_all_or_report, follow},
     report::{Reporter, put_name},
     text::{escape, exact_time, full_time, mode_string},
 };

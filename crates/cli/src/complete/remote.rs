@@ -24,10 +24,10 @@ use crate::{
     args::{self, Cli, LsArgs, OutputArgs},
     config,
     error::ErrorKind,
+    find::{Children, exports_below, find, follow},
     local::Directory,
     name::fnv1a,
-    paths::cache,
-    remote::{Children, exports_below, find, follow},
+    path_cache::cache,
     report::Reporter,
     url::{Remote, encode_url, escape_pattern},
 };

@@ -28,9 +28,9 @@ use crate::{
     error::{Error, Result, ResultExt, has_status, io_text, is_missing, local, show},
     escape::escape,
     event::{Event, Name, Warning},
+    find::Found,
     local::{Directory, Marked, Times},
     name::MARKER,
-    remote::Found,
     url::Remote,
 };
 
@@ -480,8 +480,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        find,
         local::StateHome,
-        remote,
         served::{self, Served},
     };
 
@@ -499,7 +499,7 @@ mod tests {
             (None, true),
         ] {
             for is_there in [true, false] {
-                let found = remote::find(context, &served::remote(&server, "/")).await.unwrap();
+                let found = find::find(context, &served::remote(&server, "/")).await.unwrap();
                 let place = Place::remote_around(found, b"new", None, None);
                 // The other one has renamed it by then.
                 let rule = |procedure| {
@@ -549,7 +549,7 @@ mod tests {
         let server = Served::start();
         let connections = served::servers();
         let context = Context { servers: &connections, events: &served::Silent };
-        let found = remote::find(context, &served::remote(&server, "/")).await.unwrap();
+        let found = find::find(context, &served::remote(&server, "/")).await.unwrap();
         let step = Place::remote(found).time_step(context).await.unwrap();
         assert_eq!(step, Duration::from_nanos(1));
     }

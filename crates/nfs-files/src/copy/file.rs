@@ -31,10 +31,10 @@ use super::{
 use crate::{
     error::{Error, Result, ResultExt, about, local},
     event::{Change, Event, Name, Skip, Warning},
+    find,
     local::{self as files, Directory, Part},
     name::journal,
     progress::Share,
-    remote,
 };
 
 /// How often a source that changes while it is copied is begun again.
@@ -516,9 +516,9 @@ impl Run<'_> {
 
     /// Looks a source up again by its path.
     async fn find_again(&self, source: &RemoteFile) -> Result<(RemoteFile, Attributes)> {
-        let mut found = remote::find_again(self.context, &source.remote).await?;
+        let mut found = find::find_again(self.context, &source.remote).await?;
         if self.copy.links != Links::Never {
-            found = remote::follow(self.context, found).await?;
+            found = find::follow(self.context, found).await?;
         }
         let attributes = Attributes::from(&found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     event::{Skip, Warning, says_incomplete},
+    find::Children,
     name::{MARKER, is_ours, untagged, used_by},
-    remote::Children,
     url::components,
 };
 

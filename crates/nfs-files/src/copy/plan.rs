@@ -26,9 +26,9 @@ use super::{
 use crate::{
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, io_text, local, show},
+    find::{Found, find, find_all, find_if_exists, follow, real_if_exists},
     local::{Directory, descriptor, is_closed_input},
     name::is_plain,
-    remote::{Found, find, find_all, find_if_exists, follow, real_if_exists},
     url::{Remote, Target, is_within, local_name},
 };
 

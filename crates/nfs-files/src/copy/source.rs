@@ -19,9 +19,9 @@ use crate::{
     context::Context,
     error::{Result, ResultExt, is_missing, local, remote_error, show},
     event::{Name, What},
+    find::{Child, Children, Found, find, follow, real},
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
-    remote::{Child, Children, Found, find, follow, real},
     url::{Remote, is_within},
 };
 

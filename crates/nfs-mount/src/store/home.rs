@@ -12,7 +12,7 @@ use std::{
 use nfs_files::{
     journal::{seal, take, unseal},
     local::{Own, check_private, make_private, read_private},
-    paths::cache,
+    servers::path_cache::cache,
     url::{Remote, Target},
 };
 use nfs_wireless_client::FileHandle;

@@ -17,9 +17,9 @@ use crate::{
     },
     error::{Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
+    find::Children,
     local::{Adjusted, Named, Times},
     name::{Tag, fresh},
-    remote::Children,
 };
 
 /// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).

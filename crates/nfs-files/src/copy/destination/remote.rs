@@ -16,8 +16,8 @@ use crate::{
         source::{Attributes, Kind},
     },
     error::{Error, Result, ResultExt, has_status, is_missing},
+    find::{self, Children, Found},
     name::{self, MARKER, Tag, is_linked, is_ours},
-    remote::{self, Children, Found},
     servers::Servers,
     url::Remote,
 };
@@ -88,7 +88,7 @@ impl RemotePlace {
     /// # Errors
     /// When another directory is there now: what was copied so far is not in it.
     pub(in crate::copy) async fn find_again(&self, context: Context<'_>) -> Result<Self> {
-        let found = Self::from(remote::find_again(context, &self.remote).await?);
+        let found = Self::from(find::find_again(context, &self.remote).await?);
         if found.file != self.file {
             let text = format!(
                 "{}: is another directory now than when this began; run it again to copy into that one",
@@ -141,7 +141,7 @@ impl RemotePlace {
         present: Option<Present>,
     ) -> Result<Self> {
         let remote = self.remote.join(name);
-        remote::check_depth(&remote)?;
+        find::check_depth(&remote)?;
         let client = self.client.clone();
         let known = present.and_then(|it| Some((it.handle?, it.attributes.file)));
         let (handle, file) = match known {

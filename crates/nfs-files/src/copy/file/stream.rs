@@ -21,8 +21,8 @@ use crate::{
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, local, output_error, remote_error},
     event::{Event, Name, Skip},
+    find::{Found, find_again, follow},
     local::{close_copy, open_special},
-    remote::{Found, find_again, follow},
 };
 
 /// Bytes moved at once: a pipe's capacity on Linux.

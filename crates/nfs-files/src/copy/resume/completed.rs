@@ -150,7 +150,7 @@ mod tests {
     use crate::{
         Context,
         copy::{self, Options},
-        remote,
+        find,
         served::{Served, Silent, remote, servers},
         url::Target,
     };
@@ -186,7 +186,7 @@ mod tests {
         let copied = Attributes::from(&fs::metadata(target.join("file")).unwrap());
         let servers = servers();
         let context = Context { servers: &servers, events: &Silent };
-        let found = remote::find(context, &remote(&server, "/tree/file")).await.unwrap();
+        let found = find::find(context, &remote(&server, "/tree/file")).await.unwrap();
         let list = fs::read_dir(StateHome::at(state.path()).open().unwrap().path()).unwrap();
         let list = list.map(|entry| entry.unwrap().file_name().into_encoded_bytes());
         let list = list.into_iter().find(|name| name.starts_with(b"tree-")).unwrap();

@@ -7,7 +7,7 @@ use nfs_wireless_client::{FileHandle, KnownServer, Protocol};
 use serde_json::{Value, json};
 
 use crate::{
-    paths::{cache, keep, load, now},
+    servers::path_cache::{cache, keep, load, now},
     url::{is_within, join},
 };
 
@@ -139,7 +139,7 @@ pub const fn transport_name(protocol: Protocol) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths::{MOST, merged};
+    use crate::servers::path_cache::{MOST, merged};
 
     fn asked(host: &str) -> Asked {
         Asked { host: host.into(), ports: (Some(2049), None) }
