@@ -31,10 +31,8 @@ const HARMLESS: [Circle; 1] = [
 ];
 
 /// Circles that are faults. Files may leave them; none may join.
-const KNOWN: [Circle; 13] = [
+const KNOWN: [Circle; 8] = [
     ("cli", &["args/connection", "args/hosts"]),
-    ("nfs-mount", &["store/entry", "store/home"]),
-    ("nfs-cache", &["cache/hoard", "cache/prefetch"]),
     (
         "nfs-files",
         &[
@@ -54,7 +52,6 @@ const KNOWN: [Circle; 13] = [
             "copy/file/verify",
         ],
     ),
-    ("nfs-object-store", &["error", "locate"]),
     ("nfs-proto", &["config", "engine", "engine/recovery", "engine/recovery/policy"]),
     ("nfs-proto", &["engine/calls", "engine/message"]),
     (
@@ -74,8 +71,6 @@ const KNOWN: [Circle; 13] = [
     ),
     ("nfs-wireless-server", &["directory/search", "directory/state"]),
     ("testbed", &["agent", "agent/copy", "mobile", "world"]),
-    ("testbed", &["connections", "server"]),
-    ("testbed", &["figures/headers", "figures/show"]),
     ("testbed", &["tcp/recovery", "tcp/sender"]),
 ];
 

@@ -7,6 +7,7 @@ mod prefetch;
 mod refresh;
 mod replies;
 mod steps;
+mod wanted;
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -22,8 +22,8 @@ pub(crate) use self::{
     home::{keep_space, pins, space},
 };
 pub use self::{
-    entry::Entry,
-    home::{Home, Root, is_below},
+    entry::{Entry, is_below},
+    home::{Home, Root},
 };
 
 /// Where the bytes of a mount lie.

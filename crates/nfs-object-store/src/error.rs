@@ -15,7 +15,7 @@ pub(crate) enum Refusal {
     #[error("the root of the store is no object")]
     Root,
     /// The name is kept for unfinished writes.
-    #[error("names that begin with {} are those of unfinished writes", crate::locate::STAGING)]
+    #[error("names that begin with {} are those of unfinished writes", crate::STAGING)]
     Reserved,
     /// The object is another one than when it was opened.
     #[error("it was changed, replaced or removed while it was read")]

@@ -98,6 +98,9 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, path::Path,
 };
 
+/// What the names of unfinished writes begin with.
+pub(crate) const STAGING: &str = ".nfs-object-store.";
+
 /// The name of this store in errors.
 const STORE: &str = "NFS";
 

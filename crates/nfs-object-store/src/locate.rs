@@ -13,9 +13,6 @@ use crate::{
     error::{NotADirectory, Refusal, explain},
 };
 
-/// What the names of unfinished writes begin with.
-pub(crate) const STAGING: &str = ".nfs-object-store.";
-
 /// A name in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -111,7 +108,7 @@ fn split(location: &Path, reserved: Refusal) -> Result<(Vec<PathPart<'_>>, Vec<u
 
 /// Whether a name is that of an unfinished write.
 pub(crate) fn is_staging(name: &[u8]) -> bool {
-    name.starts_with(STAGING.as_bytes())
+    name.starts_with(crate::STAGING.as_bytes())
 }
 
 /// What there is to say about an object.

@@ -9,11 +9,7 @@ use nfs_wireless_client::{
 use object_store::{PutResult, Result, path::Path};
 use tokio::runtime::Handle;
 
-use crate::{
-    NfsObjectStore,
-    error::explain,
-    locate::{Place, STAGING},
-};
+use crate::{NfsObjectStore, STAGING, error::explain, locate::Place};
 
 /// How long it is tried to remove a temporary file that nobody wants.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);

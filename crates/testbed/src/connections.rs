@@ -14,7 +14,7 @@ use nfs_wire::{
 use nfs_wireless_server::Service;
 
 use crate::{
-    server::{TCP_SERVER, peer},
+    address::{TCP_SERVER, peer},
     tcp::{Connection, Phase, Segment, TcpStats},
 };
 

@@ -7,6 +7,7 @@ mod free;
 mod headers;
 mod michalakis;
 mod mounted;
+mod number;
 mod rx_hex;
 mod show;
 mod targets;

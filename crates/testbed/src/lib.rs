@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod agent;
 mod competitor;
 mod connections;

@@ -14,10 +14,11 @@ use nfs_wire::{
 
 use crate::{
     Error, Plan, Transport,
+    address::SERVER,
     host::Host,
     mounted::{Listed, Mounted, Repeat},
     path::Path,
-    server::{SERVER, ServerHost},
+    server::ServerHost,
     world::session,
 };
 

@@ -11,8 +11,9 @@ use nfs_proto::session::{Incoming, Session};
 use nfs_wire::{padding, portmap::Protocol};
 
 use crate::{
+    address::SERVER,
     host::{Answered, Host},
-    server::{SERVER, server_address},
+    server::server_address,
     stream::Stream,
     tcp::TcpStats,
 };

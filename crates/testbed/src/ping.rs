@@ -13,7 +13,7 @@ use nfs_wire::{
     rpc::{Program, ReplyHeader, Xid, encode_call_header},
 };
 
-use crate::server::SERVER;
+use crate::address::SERVER;
 
 /// The port that pings come from.
 const PORT: u16 = 701;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use linkemu::{Endpoint, Node, Outgoing, Station};
+use linkemu::{Endpoint, Node, Outgoing};
 use nfs_proto::attr::Metadata;
 use nfs_wire::{
     FileHandle, Procedure, Reader, mount,
@@ -15,18 +15,16 @@ use nfs_wire::{
     reply,
     rpc::{Program, ReplyHeader, Xid, encode_call_header},
 };
-use nfs_wireless_server::{Memory, MemoryConfig, Peer, Service, ServiceConfig};
+use nfs_wireless_server::{Memory, MemoryConfig, Service, ServiceConfig};
 
-use crate::{Error, Outage, ServerModel, TcpStats, connections::Connections};
-
-/// Where the server is reached on the link.
-pub(crate) const SERVER: Endpoint = Endpoint::host(0, nfs_wireless_server::NFS_PORT);
+use crate::{
+    Error, Outage, ServerModel, TcpStats,
+    address::{SERVER, TCP_SERVER, endpoint, peer},
+    connections::Connections,
+};
 
 /// Length of file handles, in bytes: that of many real servers, and of the independent model.
 const HANDLE_BYTES: u8 = 32;
-
-/// Where it is reached over TCP. linkemu's datagrams have no protocol number: what goes to this port is TCP.
-pub(crate) const TCP_SERVER: Endpoint = Endpoint::host(0, nfs_wireless_server::NFS_PORT + 1);
 
 /// The server's socket address, as clients see it.
 pub(crate) fn server_address() -> SocketAddr {
@@ -226,32 +224,6 @@ impl Node for ServerHost {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.service.poll_timeout().into_iter().chain(self.connections.poll_timeout()).min()
-    }
-}
-
-/// The address under which the server knows a place on the link.
-pub(crate) fn peer(from: Endpoint, protocol: Protocol) -> Peer {
-    let (network, number) = match from.station {
-        Station::Mobile(number) => (18, number),
-        Station::Host(number) => (19, number),
-    };
-    let [high, low] = number.to_be_bytes();
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, network, high, low)), from.port);
-    Peer { address, protocol }
-}
-
-/// The place on the link behind an address that [`peer`] made.
-fn endpoint(address: SocketAddr) -> Endpoint {
-    match address.ip() {
-        IpAddr::V4(ip) => {
-            let [_, network, high, low] = ip.octets();
-            let number = u16::from_be_bytes([high, low]);
-            match network {
-                18 => Endpoint::mobile(number, address.port()),
-                _ => Endpoint::host(number, address.port()),
-            }
-        }
-        IpAddr::V6(_) => SERVER,
     }
 }
 

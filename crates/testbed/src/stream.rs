@@ -18,8 +18,9 @@ use nfs_wire::{
 };
 
 use crate::{
+    address::TCP_SERVER,
     host::{Answered, Host},
-    server::{TCP_SERVER, server_address},
+    server::server_address,
     tcp::{Connection, Phase, Segment, TcpStats},
 };
 

@@ -16,13 +16,14 @@ use nfs_wire::{
 
 use crate::{
     Error, Limit, Operation, Plan, TcpStats, Transport,
+    address::SERVER,
     agent::Agent,
     competitor::{self, Receiver, Sender},
     host::Host,
     mobile::{Copier, Mobile, Progress, Rehearsal, Work},
     path::Path,
     ping::Ping,
-    server::{COMPARED_BYTES, SERVER, ServerHost, server_address},
+    server::{COMPARED_BYTES, ServerHost, server_address},
 };
 
 /// What became of one mobile's copy.

@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Instant};
 
 use super::{
     Cache,
-    prefetch::{Next, Seen, Whole, after, join},
+    wanted::{Next, Seen, Whole, after, join},
 };
 use crate::{
     call::Question,

@@ -2,21 +2,24 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    ops::Bound,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 
-use super::{Cache, hoard::Hoard};
+use super::{
+    Cache,
+    hoard::Hoard,
+    wanted::{Next, Piece, Seen, Whole, after, join},
+};
 use crate::{
     answers::Event,
     call::{Call, Outcome, Question},
     data::{Fetch, GRAIN_BYTES, grain_length},
-    directory::{Directory, Edge, Target},
+    directory::{Edge, Target},
     heads,
     ids::{CallId, NodeId, OpenId},
-    object::{Known, Object},
+    object::Object,
     rate::DeliveryRate,
     store::Store,
 };
@@ -123,37 +126,6 @@ enum Phase {
     Attributes,
     Heads,
     Small,
-}
-
-/// A file that is fetched whole.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Whole {
-    pub(super) node: NodeId,
-    pub(super) next: u64,
-}
-
-/// A grain to fetch.
-#[derive(Clone, Debug)]
-pub(super) struct Piece {
-    node: NodeId,
-    grain: u64,
-    is_hoarded: bool,
-    /// It was fetched before, when that proved nothing.
-    is_again: bool,
-    /// Where the file is, if its head is to be told.
-    path: Option<Vec<u8>>,
-}
-
-/// What to do next.
-#[derive(Debug)]
-pub(super) enum Next {
-    Ask(Question),
-    /// A listing of a directory.
-    List(NodeId),
-    /// Something was queued, or more is to be looked at in the same place.
-    Again,
-    /// The same, but let others have a turn.
-    Later,
 }
 
 impl Prefetch {
@@ -574,25 +546,4 @@ impl<S: Store> Cache<S> {
         self.prefetch.current.as_ref().filter(|_| self.server.is_up())?;
         self.prefetch.name.as_deref()
     }
-}
-
-/// Where a name leads.
-pub(super) enum Seen {
-    Nothing,
-    /// This is to be asked to know.
-    Unknown(Question),
-    Object(NodeId, Known),
-}
-
-/// Returns the name after another one.
-pub(super) fn after<'a>(directory: &'a Directory, name: Option<&[u8]>) -> Option<(&'a [u8], &'a Edge)> {
-    let from = name.map_or(Bound::Unbounded, Bound::Excluded);
-    let (name, edge) = directory.names.range::<[u8], _>((from, Bound::Unbounded)).next()?;
-    Some((name, edge))
-}
-
-/// Joins a path and a name.
-pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
-    [path, slash, name].concat()
 }

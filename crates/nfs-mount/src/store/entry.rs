@@ -20,8 +20,6 @@ use nfs_files::{
 };
 use rustix::fs::OFlags;
 
-use super::home::is_below;
-
 /// What a record begins with; the last byte is the version of the format.
 pub(crate) const MAGIC: [u8; 8] = *b"nfswrec\x01";
 
@@ -259,6 +257,12 @@ pub(super) fn files(objects: &Path) -> impl Iterator<Item = (Name, Entry, System
         let entry = Entry::read(&objects, file.name).filter(|entry| !entry.sums.is_empty())?;
         Some((file.name, entry, file.metadata.modified().ok()?))
     })
+}
+
+/// Whether a path is a directory, or lies below it.
+pub fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    directory.is_empty()
+        || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 #[cfg(test)]

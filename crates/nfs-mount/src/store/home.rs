@@ -321,9 +321,3 @@ pub(crate) fn keep_space(place: &Path, numbers: [u64; SPACE_NUMBERS]) -> io::Res
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     replace(&place.join("space"), &[&seal(MAGIC, &bytes)])
 }
-
-/// Whether a path is a directory, or lies below it.
-pub fn is_below(path: &[u8], directory: &[u8]) -> bool {
-    directory.is_empty()
-        || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}

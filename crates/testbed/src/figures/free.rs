@@ -2,7 +2,7 @@
 
 use super::{
     Figure, FigureRow, Table,
-    show::{decimals, percent},
+    number::{decimals, percent},
 };
 use crate::{
     OrAuto, Row,

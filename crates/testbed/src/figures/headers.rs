@@ -1,6 +1,6 @@
 //! Header bytes of messages as a plot and a table.
 
-use super::{Figure, Headers, Table, show::decimals};
+use super::{Figure, Headers, Table, number::decimals};
 use crate::{
     Error,
     headers::{MEASURED, Seen, measure},

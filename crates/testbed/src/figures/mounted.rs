@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Figure, Table, show::decimals};
+use super::{Figure, Table, number::decimals};
 use crate::{
     Error, Outage, Plan,
     listing::list_mounted,

@@ -13,6 +13,7 @@ use crate::{
 use super::{
     Curve, Curves, Experiment, Figure, FigureEvent, FigureRow, Limit, Listing, Panel, Pick, Published,
     Results, RoundTrips, Sequence, Table, Throughput, headers,
+    number::{decimals, percent},
     targets::{Bound, Target},
 };
 
@@ -215,16 +216,6 @@ fn table(panel: &Curves, all: &[(&Curve, Vec<Measured>)]) -> Table {
 
 fn note(mean: String, failed: usize) -> String {
     if failed == 0 { mean } else { format!("{mean} ({failed} given up)") }
-}
-
-/// A number with this many decimals, or a dash if there is none.
-pub(super) fn decimals(number: f64, digits: usize) -> String {
-    if number.is_finite() { format!("{number:.digits$}") } else { "–".to_owned() }
-}
-
-/// A share with its sign, or a dash if there is none.
-pub(super) fn percent(number: f64, digits: usize) -> String {
-    if number.is_finite() { format!("{number:+.digits$} %") } else { "–".to_owned() }
 }
 
 fn span(min: f64, max: f64) -> String {

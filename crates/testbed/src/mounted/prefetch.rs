@@ -12,11 +12,7 @@ use rand_chacha::{
 };
 
 use super::*;
-use crate::{
-    Plan, Room,
-    server::{SERVER, ServerHost},
-    world::session,
-};
+use crate::{Plan, Room, address::SERVER, server::ServerHost, world::session};
 
 /// Photos of a directory that was listed first: enough for all of the time.
 const PHOTOS: usize = 2000;
