@@ -31,8 +31,7 @@ const HARMLESS: [Circle; 1] = [
 ];
 
 /// Circles that are faults. Files may leave them; none may join.
-const KNOWN: [Circle; 8] = [
-    ("cli", &["args/connection", "args/hosts"]),
+const KNOWN: [Circle; 6] = [
     (
         "nfs-files",
         &[
@@ -53,7 +52,6 @@ const KNOWN: [Circle; 8] = [
         ],
     ),
     ("nfs-proto", &["config", "engine", "engine/recovery", "engine/recovery/policy"]),
-    ("nfs-proto", &["engine/calls", "engine/message"]),
     (
         "nfs-wireless-client",
         &[

@@ -11,7 +11,6 @@ mod doctor;
 mod files;
 mod filter;
 mod habits;
-mod hosts;
 mod link;
 #[cfg(mount)]
 mod mount;
@@ -23,14 +22,15 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use completion::Completes;
-pub(crate) use connection::{ConnectionArgs, HELP_CONNECTION, OutputArgs, Policy, Transport};
+pub(crate) use connection::{
+    ConnectionArgs, HELP_CONNECTION, Host, Hosts, OutputArgs, Policy, Security, Transport,
+};
 pub(crate) use copy::CpArgs;
 pub(crate) use curve::{CurveArgs, CurveTransport, Op};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use files::{CatArgs, ChmodArgs, DfArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 pub(crate) use filter::FilterArgs;
 pub(crate) use habits::{HabitArgs, NO_COMPRESSION};
-pub(crate) use hosts::{Host, Hosts, Security};
 #[cfg(linux)]
 pub(crate) use link::LinkExecArgs;
 pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxyArgs, LinkShowArgs};

@@ -4,14 +4,7 @@ use std::time::Instant;
 
 use nfs_wire::rpc::{Program, Xid};
 
-use super::{CallSpec, Class, Owner, Payload, Repeat};
-
-/// Names one call for as long as it is outstanding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId {
-    pub(super) slot: u32,
-    pub(super) generation: u32,
-}
+use super::{CallSpec, Class, Owner, Payload, Repeat, message::CallId};
 
 /// Where a call is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,12 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::rpc::{Program, Rejection};
 
-use super::CallId;
+/// Names one call for as long as it is outstanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
 
 /// What a call is for; decides its place in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -26,17 +26,6 @@ use nfs_wire::{
 };
 
 pub(crate) use self::{back_off::back_off, calls::MAX_CALLS};
-pub use self::{
-    calls::CallId,
-    in_flight::{Pace, WindowLimits, Writes},
-    message::{CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
-    recovery::{
-        BlockRange,
-        tuning::{self, Tuning},
-    },
-    rtt_histogram::RttHistogram,
-    stats::{PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
-};
 use self::{
     calls::{Calls, Reason, Resend, State},
     ignored::Ignored,
@@ -44,6 +33,16 @@ use self::{
     recovery::Recovery,
     timer::TimerTable,
     xids::{Attempt, Xids},
+};
+pub use self::{
+    in_flight::{Pace, WindowLimits, Writes},
+    message::{CallId, CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
+    recovery::{
+        BlockRange,
+        tuning::{self, Tuning},
+    },
+    rtt_histogram::RttHistogram,
+    stats::{PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
 };
 use crate::config::RetryPolicy;
 
