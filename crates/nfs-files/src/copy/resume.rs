@@ -108,8 +108,7 @@ struct Recorded {
 }
 
 impl Receiving {
-    /// Looks what an earlier run of this user, who has the `key`, has left, and forgets what is not of this source. At last the file is
-    /// given to its `heir`.
+    /// Looks what an earlier run of this user, who has the `key`, has left, and forgets what is not of this source.
     ///
     /// # Errors
     /// `AlreadyExists` where somebody else has taken the name of the journal; what reading or writing the files fails of.
@@ -117,7 +116,7 @@ impl Receiving {
         directory: &Directory,
         name: &[u8],
         mode: u32,
-        (source, heir): (Identity, Option<u32>),
+        source: Identity,
         (key, tags): (Key, &Tags),
     ) -> io::Result<(Self, Part)> {
         let journal = directory.lock_sealed(&name::journal(name), 0o600)?;
@@ -127,14 +126,14 @@ impl Receiving {
         let is_of_source = found.as_ref().is_some_and(|found| found.source == source);
         let left = found.as_ref().and_then(|found| left(found, name, tags));
         let known = left.as_ref().filter(|_| is_of_source);
-        let known = known.map(|(mark, at)| (Mark { heir, ..*mark }, &at[..]));
+        let known = known.map(|(mark, at)| (*mark, &at[..]));
         if let Some((mark, at)) = left.as_ref().filter(|_| !is_of_source) {
             // What cannot be removed is in nobody's way.
             let _ = directory.remove_known(at, *mark);
         }
         let mut part = Part::beside(directory, name, mode, known, || tags.temporary(name))?;
         let (mark, token, size) = (part.mark()?, directory.session(), part.size()?);
-        if ![Some(owner), heir].iter().flatten().any(|&it| mark.owner_and_mode >> 32 == u64::from(it)) {
+        if mark.owner_and_mode >> 32 != u64::from(owner) {
             // Who has the journal can put what was in it there again.
             part.discard();
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "belongs to somebody else"));
@@ -284,7 +283,7 @@ fn left(found: &State, name: &[u8], tags: &Tags) -> Option<(Mark, Vec<u8>)> {
         None => name::temporary(name),
         Some(run) => tags.earlier(u8::try_from(run).ok()?)?.temporary(name),
     };
-    Some((Mark { number, owner_and_mode, heir: None }, at))
+    Some((Mark { number, owner_and_mode }, at))
 }
 
 impl Drop for Receiving {
@@ -508,7 +507,7 @@ mod tests {
         }
 
         fn receive(&self, source: Identity) -> (Receiving, Part) {
-            Receiving::open(&self.directory, b"file", 0o600, (source, None), (KEY, &self.tags())).unwrap()
+            Receiving::open(&self.directory, b"file", 0o600, source, (KEY, &self.tags())).unwrap()
         }
 
         /// What a later run would find in the journal.
@@ -641,29 +640,20 @@ mod tests {
     }
 
     #[test]
-    fn what_has_its_last_owner_is_resumed() {
+    fn what_was_given_to_its_last_owner_is_begun_again() {
         if !rustix::process::geteuid().is_root() {
             // Only root can give it to somebody else.
             return;
         }
-        for (owner, mode, heir, is_resumed) in [
-            (65534, 0o600, Some(65534), true),
-            (65534, 0o644, Some(65534), true),
-            (65534, 0o664, Some(65534), false),
-            (65534, 0o600, Some(65533), false),
-            (65534, 0o600, None, false),
-            (0, 0o600, Some(65534), true),
-        ] {
+        for mode in [0o600, 0o644, 0o2755, 0o4755] {
             let target = Target::new();
             target.leave(0, 100);
             let part = target.path.path().join(".file.nfsw-part");
-            std::os::unix::fs::chown(&part, Some(owner), None).unwrap();
+            std::os::unix::fs::chown(&part, Some(65534), None).unwrap();
             let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
             std::fs::set_permissions(&part, permissions).unwrap();
-            let tags = target.tags();
-            let opened = Receiving::open(&target.directory, b"file", 0o600, (SOURCE, heir), (KEY, &tags));
-            let had = opened.unwrap().0.had.clone();
-            assert_eq!(!had.is_empty(), is_resumed, "{owner} {mode:o} {heir:?}");
+            let (receiving, part) = target.receive(SOURCE);
+            assert_eq!((&receiving.had, part.size().unwrap()), (&RangeSet::new(), 0), "{mode:o}");
         }
     }
 
@@ -677,8 +667,8 @@ mod tests {
         target.leave(0, 100);
         let journal = target.path.path().join(".file.nfsw-journal");
         std::os::unix::fs::chown(&journal, Some(65534), None).unwrap();
-        let error = Receiving::open(&target.directory, b"file", 0o600, (SOURCE, None), (KEY, &target.tags()))
-            .unwrap_err();
+        let error =
+            Receiving::open(&target.directory, b"file", 0o600, SOURCE, (KEY, &target.tags())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     }
 

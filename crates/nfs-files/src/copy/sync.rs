@@ -108,6 +108,9 @@ impl Run<'_> {
             }
             let times = (!is_same_time).then_some(node.attributes.times);
             let set = frame.place.set_file(self.context, name, present, last, times).await?;
+            if set == Adjusted::NotKept && mode & SET_ID == 0 {
+                self.say_not_kept("a file there belongs to somebody else");
+            }
             if set != Adjusted::Yes {
                 return Ok(set);
             }
@@ -115,11 +118,12 @@ impl Run<'_> {
         self.say_change(node, frame, name, Change::Attributes).map(|()| Adjusted::Yes)
     }
 
-    /// Whether a file with the right contents has names that its source has not, and would lose mode or time under them to this one.
+    /// Whether a file with the right contents has further names, which may be those of other files of the source: they would get mode and
+    /// time of this one.
     pub(super) fn is_of_others(&self, node: &Node, present: &Present, is_same_time: bool) -> bool {
         let [source, there] = [&node.attributes, &present.attributes];
         let is_as_it_is = is_same_time && there.mode & 0o7777 == last_mode(source, there).0;
-        node.kind == Kind::File && there.links > source.links && !is_as_it_is && !self.copy.inplace
+        node.kind == Kind::File && there.links > 1 && !is_as_it_is && !self.copy.inplace
     }
 
     /// Says that something is as its source.

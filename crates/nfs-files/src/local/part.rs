@@ -63,8 +63,6 @@ pub struct Mark {
     pub number: u64,
     /// Its owner and its mode when it was made. Some file systems have one for all files.
     pub owner_and_mode: u64,
-    /// Who it is given to at last, if to anybody.
-    pub heir: Option<u32>,
 }
 
 impl Mark {
@@ -72,14 +70,15 @@ impl Mark {
     #[allow(clippy::unnecessary_cast)]
     fn of(stat: &fs::Stat) -> Self {
         let mode = stat.st_mode as u64 & 0o7777;
-        Self { number: stat.st_ino as u64, owner_and_mode: u64::from(stat.st_uid) << 32 | mode, heir: None }
+        Self { number: stat.st_ino as u64, owner_and_mode: u64::from(stat.st_uid) << 32 | mode }
     }
 
     /// Whether a file is still what it was: nobody else could have written it, as far as its mode tells.
     fn holds(self, now: Self) -> bool {
         let [was, is] = [self, now].map(|it| it.owner_and_mode >> 32);
-        // A run that was killed may have given it its last owner, who may write the copy anyway, and its last mode.
-        let is_owned = was == is || self.heir.is_some_and(|heir| u64::from(heir) == is);
+        // One that a run has given to its last owner before it was killed is not: that user has written what they liked since.
+        let is_owned = was == is;
+        // A run that was killed may have given it its last mode.
         let is_kept = self.owner_and_mode == now.owner_and_mode || now.owner_and_mode & 0o022 == 0;
         self.number == now.number && is_owned && is_kept
     }
@@ -691,7 +690,7 @@ mod tests {
             // Its number is not given to another file while it is open.
             let _held = planted.is_file().then(|| File::open(&path).unwrap());
             // What is known is not what a planter has made.
-            let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX, heir: None };
+            let known = Mark { number: planted.ino(), owner_and_mode: u64::MAX };
             let part =
                 Part::beside(&directory, b"a", 0o644, Some((known, b".a.nfsw-part")), || None).unwrap();
             assert!(!part.is_known(), "{what}");

@@ -12,7 +12,6 @@ use std::{
 };
 
 use nfs_wireless_client::{self as client, Metadata, RangeSet, Sink, TransferError};
-use rustix::process::geteuid;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::{
@@ -109,9 +108,8 @@ impl Run<'_> {
         if key.is_some() {
             frame.note_journal();
         }
-        let heir = (self.copy.preserve && geteuid().is_root()).then_some(attributes.uid);
-        let source_and_heir = (attributes.identity(), heir);
-        let open = |key| Receiving::open(directory, name, part_mode, source_and_heir, (key, &self.tags));
+        let identity = attributes.identity();
+        let open = |key| Receiving::open(directory, name, part_mode, identity, (key, &self.tags));
         let kept = key.map(open);
         let (receiving, part) = match kept {
             Some(Ok((receiving, part))) => (Some(receiving), part),
