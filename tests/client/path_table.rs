@@ -130,6 +130,27 @@ fn plant(at: &Path) {
 }
 
 #[tokio::test]
+async fn an_empty_path_names_nothing_that_could_be_removed_or_renamed() {
+    let server = Served::start();
+    fs::create_dir_all(server.path("/base/inner")).unwrap();
+    let base = Fs::connect_url(&server.url("/base"), ClientConfig::default()).await.unwrap();
+    let below = Fs::connect_url(&server.url("/base/inner"), ClientConfig::default()).await.unwrap();
+    for nas in [&base, &below] {
+        for refused in [
+            nas.remove_dir_all("").await,
+            nas.remove_dir("").await,
+            nas.remove_file("").await,
+            nas.rename("", "other").await,
+        ] {
+            refused.unwrap_err();
+        }
+    }
+    assert!(server.path("/base/inner").is_dir());
+    below.create_dir_all("a/b/c").await.unwrap();
+    assert!(server.path("/base/inner/a/b/c").is_dir());
+}
+
+#[tokio::test]
 async fn every_path_leads_where_it_leads_on_this_machine() {
     let server = Served::start();
     plant(&server.path("/"));

@@ -344,13 +344,15 @@ impl Fs {
     /// As [`Fs::open`]; `AlreadyExists` or `NotADirectory` where something else is in the way.
     pub async fn create_dir_all(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         // Each lies in the one after it, which is to be made before it.
-        let mut wanted = vec![path.as_ref()];
+        let (mut wanted, mut shortest) = (vec![path.as_ref()], usize::MAX);
         while let Some(&path) = wanted.last() {
             let error = self.create_dir(path).await.err();
             let above = path.iter().rposition(|&byte| byte == b'/').filter(|&at| at > 0);
             match (error, above) {
-                (Some(error), Some(at)) if error.kind() == io::ErrorKind::NotFound => {
-                    wanted.push(&path[..at])
+                // Once for each: a server may say so though the directory above is there.
+                (Some(error), Some(at)) if error.kind() == io::ErrorKind::NotFound && at < shortest => {
+                    shortest = at;
+                    wanted.push(&path[..at]);
                 }
                 (Some(error), _) if !self.is_dir(path).await => return Err(error),
                 _ => _ = wanted.pop(),

@@ -28,6 +28,7 @@ impl<S: Store> Tree<S> {
     /// Records that an open which began at `begun` was confirmed: what was fetched before, and may be of another version with the same
     /// attributes, is fetched again when it is read. Until that is there, it stays.
     pub(crate) fn confirm_open(&mut self, node: NodeId, begun: Instant) {
+        self.loose.retain(|(of, ..)| *of != node);
         let Some(object) = self.objects.get(node) else { return };
         let Some(held) = object.held() else { return };
         let fetches: Vec<u64> = held
@@ -43,7 +44,6 @@ impl<S: Store> Tree<S> {
         for grain in fetches {
             held.fetches.remove(&grain);
         }
-        self.loose.retain(|(of, ..)| *of != node);
     }
 
     /// Whether a front that opens a file may keep what it has read of it.

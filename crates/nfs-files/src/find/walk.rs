@@ -16,6 +16,12 @@ use crate::{
 /// Symbolic links followed for one path, as on Linux.
 const MAX_LINKS: usize = 40;
 
+/// Bytes of the target of a symbolic link, at most: those of a path on Linux.
+const MAX_TARGET_BYTES: usize = 4096;
+
+/// Directories on the way, at most: as many as a path on Linux can name. Links may lead on and on.
+const MAX_DIRECTORIES: usize = MAX_TARGET_BYTES / 2;
+
 /// Where a walk has got to.
 struct Walk {
     client: Client,
@@ -79,6 +85,10 @@ async fn walk_to(context: Context<'_>, remote: &Remote, follow_last: bool) -> Re
                     return Err(Error::new(ErrorKind::SourceMissing, text));
                 }
                 let target = walk.client.read_link(entry.handle).await.at(remote)?;
+                if target.len() > MAX_TARGET_BYTES {
+                    let text = format!("{remote}: a symbolic link leads to a path of {} bytes", target.len());
+                    return Err(Error::new(ErrorKind::SourceMissing, text));
+                }
                 if target.starts_with(b"/") {
                     walk = Walk::start(context.servers, &remote.with_path(&target), walk.rest).await?;
                 } else {
@@ -87,7 +97,13 @@ async fn walk_to(context: Context<'_>, remote: &Remote, follow_last: bool) -> Re
                     }
                 }
             }
-            FileType::Directory if !is_last => walk.directories.push((entry.handle, join(&path, &name))),
+            FileType::Directory if !is_last => {
+                if walk.directories.len() >= MAX_DIRECTORIES {
+                    let text = format!("{remote}: leads through more than {MAX_DIRECTORIES} directories");
+                    return Err(Error::new(ErrorKind::SourceMissing, text));
+                }
+                walk.directories.push((entry.handle, join(&path, &name)));
+            }
             _ if !is_last => {
                 let text = format!("{remote}: {} is not a directory", escape(&join(&path, &name)));
                 return Err(Error::new(ErrorKind::SourceMissing, text));

@@ -92,6 +92,9 @@ pub(super) const fn refused(status: Status) -> Error {
     Error::refused(Procedure::Lookup, status)
 }
 
+/// Bytes of the target of a symbolic link, at most: those of a path on Linux.
+const MAX_TARGET_BYTES: usize = 4096;
+
 /// Whether a path can only be that of a directory.
 pub(super) fn ends_as_directory(path: &[u8]) -> bool {
     matches!(path.rsplit(|&byte| byte == b'/').next(), Some(b"" | b"." | b".."))
@@ -112,6 +115,8 @@ impl Fs {
         if path.contains(&0) {
             return Err(refused(Status::INVAL));
         }
+        // The base itself has no name by which it could be removed or renamed.
+        let path = if path.is_empty() { b"." } else { path };
         let mut is_directory = ends_as_directory(path);
         let path = if path.starts_with(b"/") { path.to_vec() } else { [&self.base, path].join(&b'/') };
         let mut rest = names(&path);
@@ -152,6 +157,9 @@ impl Fs {
                         return Err(Error::Local(Arc::new(io::Error::from(Errno::LOOP))));
                     }
                     let target = self.client.read_link(found.handle).await?;
+                    if target.len() > MAX_TARGET_BYTES {
+                        return Err(refused(Status::NAMETOOLONG));
+                    }
                     if target.is_empty() {
                         return Err(refused(Status::NOENT));
                     }

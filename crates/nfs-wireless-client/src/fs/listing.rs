@@ -23,6 +23,11 @@ pub struct FsReadDir {
     path: Vec<u8>,
 }
 
+/// Whether a name is that of something in its directory, for programs here too.
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|&byte| matches!(byte, b'/' | 0))
+}
+
 impl FsReadDir {
     pub(super) fn new(listing: ReadDir, path: &[u8]) -> Self {
         Self { listing, path: path.to_vec() }
@@ -33,7 +38,15 @@ impl FsReadDir {
     /// # Errors
     /// As [`Fs::open`](crate::Fs::open); the listing must not be used further.
     pub async fn next_entry(&mut self) -> Result<Option<FsDirEntry>, Error> {
-        let Some(entry) = self.listing.next_complete().await? else { return Ok(None) };
+        let entry = loop {
+            match self.listing.next_complete().await? {
+                Some(entry) if is_name(&entry.name) => break entry,
+                Some(entry) => {
+                    tracing::warn!(name = %entry.name.escape_ascii(), "no program can use this name")
+                }
+                None => return Ok(None),
+            }
+        };
         let separator: &[u8] = if self.path.is_empty() || self.path.ends_with(b"/") { b"" } else { b"/" };
         let path = [&self.path, separator, &entry.name].concat();
         Ok(Some(FsDirEntry { name_at: path.len() - entry.name.len(), path, metadata: entry.metadata }))
@@ -49,7 +62,7 @@ pub struct FsDirEntry {
 }
 
 impl FsDirEntry {
-    /// Returns the name: any bytes but a slash, as the server gave it.
+    /// Returns the name, as the server gave it: one that leads nowhere else. Others are left out.
     pub fn file_name(&self) -> &[u8] {
         &self.path[self.name_at..]
     }
