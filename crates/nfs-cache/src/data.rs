@@ -111,6 +111,15 @@ impl Held {
         self.present.get(&grain).is_none_or(|&length| u64::from(length) < grain_length(size, grain))
     }
 
+    /// Takes out a fetch. A map that had one keeps room for eleven, in every file.
+    pub(crate) fn end_fetch(&mut self, grain: u64) -> Option<Fetch> {
+        let fetch = self.fetches.remove(&grain);
+        if self.fetches.is_empty() {
+            self.fetches = BTreeMap::new();
+        }
+        fetch
+    }
+
     /// Whether nothing is held nor being fetched.
     pub(crate) fn is_empty(&self) -> bool {
         self.present.is_empty() && self.fetches.is_empty() && self.doubt.is_none()

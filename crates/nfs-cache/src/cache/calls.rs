@@ -230,7 +230,7 @@ impl<S: Store> Cache<S> {
         match question {
             Question::Read { node, .. } => {
                 if let Some(held) = self.tree.objects.get_mut(*node).and_then(|object| object.held_mut()) {
-                    question.grains(*node).for_each(|grain| _ = held.fetches.remove(&grain));
+                    question.grains(*node).for_each(|grain| _ = held.end_fetch(grain));
                 }
             }
             Question::Page(handle) => {

@@ -471,7 +471,7 @@ impl<S: Store> Cache<S> {
             return Ok(());
         };
         if is_over {
-            held.fetches.remove(&grain);
+            held.end_fetch(grain);
             return Ok(());
         }
         let (at, end) = (asked.start - grain * GRAIN_BYTES, asked.end - grain * GRAIN_BYTES);
@@ -514,7 +514,7 @@ impl<S: Store> Cache<S> {
         let Some(fetch) = held.fetches.get(&grain) else { return };
         let is_confirmed = fetch.confirm.is_none_or(|since| confirmed_by >= since);
         if fetch.missing.is_empty() && is_confirmed {
-            let fetch = held.fetches.remove(&grain).expect("it was just there");
+            let fetch = held.end_fetch(grain).expect("it was just there");
             let (quiet, begun, data) = (fetch.quiet, fetch.begun, fetch.into_data());
             if !self.tree.settle_doubt(node, grain, &data) {
                 let known = self.tree.objects.get(node).map(|object| object.known);

@@ -42,7 +42,7 @@ impl<S: Store> Tree<S> {
         let Some(held) = self.objects.get_mut(node).and_then(Object::held_if_any) else { return };
         held.since = held.since.max(Some(begun));
         for grain in fetches {
-            held.fetches.remove(&grain);
+            held.end_fetch(grain);
         }
     }
 
