@@ -2,8 +2,10 @@
 
 use std::{io, os::fd::OwnedFd};
 
+#[cfg(linux)]
+use rustix::fs::{FileType, OFlags};
 use rustix::{
-    fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat},
+    fs::{self, AtFlags, Dir, Mode, RawMode, Stat},
     io::Errno,
 };
 
