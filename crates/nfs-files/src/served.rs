@@ -23,7 +23,7 @@ pub(crate) fn servers() -> Servers {
     let configure = |remote: &Remote| {
         let mut config = ClientConfig::default();
         config.own_thread = true;
-        (config.nfs_port, config.mount_port) = (remote.options.nfs_port, remote.options.mount_port);
+        remote.options.configure(&mut config);
         Ok(Access { address: remote.host.to_string(), config })
     };
     Servers::new(configure, Arc::default())

@@ -1,16 +1,15 @@
 //! What a program gets that embeds the library: trees that are resumed and synchronised, with events, counts and errors as types.
 
-use std::{cell::RefCell, ffi::OsStr, fs, path::Path, sync::Arc};
+use std::{cell::RefCell, ffi::OsStr, fs, path::Path};
 
 use nfs_files::{
     Context, Error, ErrorKind, Events, Result,
     copy::{self, Options},
     event::{Counts, Event},
     local::StateHome,
-    servers::{Access, Servers},
-    url::{Remote, Target},
+    servers::Servers,
+    url::Target,
 };
-use nfs_wireless_client::ClientConfig;
 use private_servers::Served;
 
 /// Keeps what happens; stops the run after so many copies, if it is to.
@@ -37,21 +36,12 @@ impl Events for Heard {
     }
 }
 
-fn servers() -> Servers {
-    let configure = |remote: &Remote| {
-        let mut config = ClientConfig::default();
-        (config.nfs_port, config.mount_port) = (remote.options.nfs_port, remote.options.mount_port);
-        Ok(Access { address: remote.host.to_string(), config })
-    };
-    Servers::new(configure, Arc::default())
-}
-
 fn target(text: impl AsRef<OsStr>) -> Target {
     Target::parse(text.as_ref()).unwrap()
 }
 
 async fn run(options: &Options, heard: &Heard) -> Result<Counts> {
-    let servers = servers();
+    let servers = Servers::default();
     copy::run(options, Context { servers: &servers, events: heard }).await
 }
 

@@ -4,16 +4,12 @@
 //! [`nfs::Export`] serves it to NFS clients. [`Mount::drive`] makes the calls, for as long as it is polled.
 //!
 //! ```no_run
-//! # use std::{ffi::OsStr, path::Path, sync::Arc};
-//! # use nfs_files::{Context, Events, Result, event::Event, servers::{Access, Servers}, url::{Remote, Target}};
+//! # use std::{ffi::OsStr, path::Path};
+//! # use nfs_files::{Context, Result, event::Event, servers::Servers, url::Target};
 //! # use nfs_mount::{Mount, Options, fuse, point::MountPoint};
-//! # use nfs_wireless_client::ClientConfig;
-//! # struct Silent;
-//! # impl Events for Silent { fn tell(&self, _: &Event<'_>) -> Result<()> { Ok(()) } }
 //! # async fn show() -> Result<()> {
-//! let access = |remote: &Remote| Ok(Access { address: remote.host.to_string(), config: ClientConfig::default() });
-//! let servers = Servers::new(access, Arc::default());
-//! let context = Context { servers: &servers, events: &Silent };
+//! let servers = Servers::default();
+//! let context = Context { servers: &servers, events: &|_: &Event<'_>| Ok(()) };
 //! let photos = Target::parse_remote(OsStr::new("nas:/srv/photos")).expect("a server and a path");
 //! let tell = |event| println!("{event:?}");
 //! let mount = Mount::begin(Options::new(photos), context, &tell).await?;

@@ -256,8 +256,8 @@ impl Mount {
     }
 
     /// Records that it is used in a way that no request tells.
-    pub fn is_used(&self) {
-        self.view.is_used();
+    pub fn record_use(&self) {
+        self.view.record_use();
     }
 
     pub(crate) const fn view(&self) -> &Arc<View> {

@@ -234,7 +234,7 @@ impl View {
     }
 
     /// Records that it is used in a way that the kernel does not tell.
-    pub(crate) fn is_used(&self) {
+    pub(crate) fn record_use(&self) {
         self.lock().used_at = Instant::now();
     }
 

@@ -7,34 +7,15 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use nfs_files::{
-    Context, ErrorKind, Events, Result,
-    event::Event as FileEvent,
-    servers::{Access, Servers},
-    url::{Remote, Target},
-};
+use nfs_files::{Context, ErrorKind, Result, event::Event as FileEvent, servers::Servers, url::Target};
 use nfs_mount::{Event, Link, Mount, NoDisk, Options, fuse, point::MountPoint, store::Home};
-use nfs_wireless_client::ClientConfig;
 use private_servers::Served;
 
-struct Silent;
-
-impl Events for Silent {
-    fn tell(&self, _: &FileEvent<'_>) -> Result<()> {
-        Ok(())
-    }
-}
-
-fn servers() -> Servers {
-    let configure = |remote: &Remote| {
-        let mut config = ClientConfig::default();
-        (config.nfs_port, config.mount_port) = (remote.options.nfs_port, remote.options.mount_port);
-        Ok(Access { address: remote.host.to_string(), config })
-    };
-    Servers::new(configure, Arc::default())
+/// Hears nothing of what copies tell.
+fn deaf(_: &FileEvent<'_>) -> Result<()> {
+    Ok(())
 }
 
 /// Mounts what a server has under a path, with its cache in a directory.
@@ -51,8 +32,8 @@ async fn meanwhile<T: Send + 'static>(
     events: &RefCell<Vec<Event>>,
     act: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let servers = servers();
-    let context = Context { servers: &servers, events: &Silent };
+    let servers = Servers::default();
+    let context = Context { servers: &servers, events: &deaf };
     let tell = |event| events.borrow_mut().push(event);
     tokio::select! {
         never = mount.drive(context, &tell) => match never {},
@@ -61,8 +42,8 @@ async fn meanwhile<T: Send + 'static>(
 }
 
 async fn begin(options: Options, events: &RefCell<Vec<Event>>) -> Result<Mount> {
-    let servers = servers();
-    let context = Context { servers: &servers, events: &Silent };
+    let servers = Servers::default();
+    let context = Context { servers: &servers, events: &deaf };
     Mount::begin(options, context, &|event| events.borrow_mut().push(event)).await
 }
 

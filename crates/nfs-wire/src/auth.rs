@@ -43,6 +43,16 @@ pub struct AuthSys {
 }
 
 impl Credential {
+    /// Changes the user and the group, as far as they are given. Supplementary groups belong to the user: another one has none.
+    pub fn act_as(&mut self, uid: Option<u32>, gid: Option<u32>) {
+        let Self::Sys(user) = self else { return };
+        if uid.is_some() || gid.is_some() {
+            user.gids.clear();
+        }
+        user.uid = uid.unwrap_or(user.uid);
+        user.gid = gid.unwrap_or(user.gid);
+    }
+
     /// Appends the credential as `opaque_auth` to `buffer`.
     pub fn encode(&self, buffer: &mut Vec<u8>) {
         match self {

@@ -212,12 +212,7 @@ impl UrlOptions {
     pub fn configure(&self, config: &mut ClientConfig) {
         config.nfs_port = self.nfs_port.or(config.nfs_port);
         config.mount_port = self.mount_port.or(config.mount_port);
-        if let Credential::Sys(user) = &mut config.credential
-            && (self.uid.is_some() || self.gid.is_some())
-        {
-            user.gids.clear();
-            (user.uid, user.gid) = (self.uid.unwrap_or(user.uid), self.gid.unwrap_or(user.gid));
-        }
+        config.credential.act_as(self.uid, self.gid);
         let exact = |bytes: Option<u32>, otherwise| bytes.map_or(otherwise, BlockSize::Exact);
         config.read_block = exact(self.read_block, config.read_block);
         config.write_block = exact(self.write_block, config.write_block);

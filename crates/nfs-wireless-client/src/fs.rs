@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::find::Last;
 pub use self::{
-    listing::{FsDirEntry, FsReadDir},
+    listing::{FsDirEntry, FsReadDir, is_plain_name},
     options::OpenOptions,
 };
 use crate::{

@@ -93,7 +93,7 @@ pub use self::{
     driver::{Observer, Sink, Source},
     error::Error,
     file::File,
-    fs::{Fs, FsDirEntry, FsReadDir, OpenOptions},
+    fs::{Fs, FsDirEntry, FsReadDir, OpenOptions, is_plain_name},
     known::{KnownServer, LookedUp},
     read_dir::ReadDir,
 };

@@ -55,7 +55,7 @@ impl ConnectionArgs {
         if host.is_some_and(|host| host.security == Security::None) {
             config.credential = Credential::None;
         }
-        act_as(&mut config.credential, url.uid.or(arguments.uid), url.gid.or(arguments.gid));
+        config.credential.act_as(url.uid.or(arguments.uid), url.gid.or(arguments.gid));
         config.retry = retry(&arguments, url)?;
         let block = |exact: Option<u32>| match exact.or_else(|| arguments.exact_block()) {
             Some(bytes) => BlockSize::Exact(bytes),
@@ -92,16 +92,6 @@ impl ConnectionArgs {
         });
         reduced.collect()
     }
-}
-
-/// Changes a credential's ids. Groups belong to the user: whoever acts as somebody else does not carry them along.
-fn act_as(credential: &mut Credential, uid: Option<u32>, gid: Option<u32>) {
-    let Credential::Sys(user) = credential else { return };
-    if uid.is_some() || gid.is_some() {
-        user.gids.clear();
-    }
-    user.uid = uid.unwrap_or(user.uid);
-    user.gid = gid.unwrap_or(user.gid);
 }
 
 /// Largest block that keeps a limited rate smooth: a tenth of a second of it.

@@ -289,7 +289,7 @@ async fn unused(
         if let Ok(true) = spawn_blocking(move || unmount_unused(&path)).await {
             return longest;
         }
-        mount.is_used();
+        mount.record_use();
     }
 }
 

@@ -77,6 +77,7 @@ impl<S: Store> Tree<S> {
         self.recall_data(node);
         let before = self.present_bytes(node, grain);
         self.make_room(length.saturating_sub(before));
+        // It may have made room itself.
         self.recall_data(node);
         let Some(object) = self.objects.get(node) else { return };
         let is_proven = self.freshness.proves(begun, object.known.metadata.ctime);

@@ -122,10 +122,12 @@ impl<S: Store> Tree<S> {
         self.loose.retain(|(of, ..)| *of != node);
         let Some(object) = self.objects.get_mut(node) else { return false };
         let is_read = object.front.given && object.open > 0;
-        if object.front.given || object.front.wanted {
-            object.front.changes_mut().pages = Pages::Doubtful;
+        let is_known = object.front.given || object.front.wanted;
+        let changes = object.front.changes_mut();
+        if is_known {
+            changes.pages = Pages::Doubtful;
         }
-        object.front.changes_mut().origin.get_or_insert_with(|| record::version(&before.metadata));
+        changes.origin.get_or_insert_with(|| record::version(&before.metadata));
         let Some(held) = object.held_mut() else { return false };
         let has_grown = change == Change::Growth;
         for (&grain, fetch) in &mut held.fetches {

@@ -23,9 +23,14 @@ pub struct FsReadDir {
     path: Vec<u8>,
 }
 
-/// Whether a name is that of something in its directory, for programs here too.
-fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|&byte| matches!(byte, b'/' | 0))
+/// Whether a name that a server gives may become part of a path: it is one component, and neither the directory itself nor its parent.
+///
+/// ```
+/// # use nfs_wireless_client::is_plain_name;
+/// assert!(is_plain_name(b"song.ogg") && !is_plain_name(b"../song.ogg"));
+/// ```
+pub fn is_plain_name(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
 impl FsReadDir {
@@ -40,7 +45,7 @@ impl FsReadDir {
     pub async fn next_entry(&mut self) -> Result<Option<FsDirEntry>, Error> {
         let entry = loop {
             match self.listing.next_complete().await? {
-                Some(entry) if is_name(&entry.name) => break entry,
+                Some(entry) if is_plain_name(&entry.name) => break entry,
                 Some(entry) => {
                     tracing::warn!(name = %entry.name.escape_ascii(), "no program can use this name")
                 }
@@ -86,5 +91,20 @@ impl FsDirEntry {
     /// As [`FsDirEntry::metadata`].
     pub fn file_type(&self) -> Result<FileType, Error> {
         Ok(self.metadata()?.file_type)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_plain() {
+        for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", b"../x"] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
+        for name in [&b"a"[..], b"...", b".x", b"a b", b"\xff", b"a\nb", b"-rf"] {
+            assert!(is_plain_name(name), "{name:?}");
+        }
     }
 }

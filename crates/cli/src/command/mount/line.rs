@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn snapshot(link: Link, since: Instant) -> Snapshot {
-        let mut stats = nfs_cache::Stats::default();
+        let mut stats = nfs_mount::Stats::default();
         (stats.operations, stats.without_calls, stats.held_bytes) = (200, 189, 3 << 20);
         let fetching = Some(b"photos of the summer/cat and dog.jpg".to_vec());
         Snapshot {
