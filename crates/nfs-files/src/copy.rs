@@ -21,8 +21,7 @@ use std::{
 
 use self::{
     decision::MOST_DECISIONS,
-    destination::Place,
-    destination::{directory::Frame, marker},
+    destination::{Place, directory::Frame, marker},
     file::{Item, Version, changes_all_the_time, stream::Throttle},
     resume::completed::Done,
     source::{FIFO, Kind, Node},

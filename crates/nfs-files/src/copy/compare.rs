@@ -6,8 +6,7 @@ use nfs_wireless_client::Time;
 
 use super::{
     Run,
-    destination::Place,
-    destination::directory::Frame,
+    destination::{Place, directory::Frame},
     source::{Attributes, Node},
 };
 use crate::{error::Result, journal::nanoseconds};

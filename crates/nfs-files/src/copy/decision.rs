@@ -5,8 +5,7 @@ use std::io;
 use super::{
     Overwrite, Run,
     compare::Age,
-    destination::directory::Frame,
-    destination::{Place, Present},
+    destination::{Place, Present, directory::Frame},
     source::{Attributes, Kind, Node},
     sync::Compare,
 };

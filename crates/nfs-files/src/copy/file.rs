@@ -22,8 +22,7 @@ pub(super) use self::upload::Watched;
 use super::{
     Links, Options, Overwrite, Run,
     decision::MOST_DECISIONS,
-    destination::directory::Frame,
-    destination::{Place, Present, RemotePlace, is_refused},
+    destination::{Place, Present, RemotePlace, directory::Frame, is_refused},
     file::verify::Digest,
     resume::{Receiving, SMALL_BYTES},
     source::{Attributes, Kind, Node, Origin, RemoteFile},

@@ -15,10 +15,12 @@ use tokio::task::JoinHandle;
 
 use super::{
     Links, Options, Work,
-    destination::Place,
-    destination::directory::Frame,
-    destination::early_create::{Ahead, Making},
-    destination::marker,
+    destination::{
+        Place,
+        directory::Frame,
+        early_create::{Ahead, Making},
+        marker,
+    },
     resume::state,
     source::{Kind, Node, Origin},
     tags::Tags,

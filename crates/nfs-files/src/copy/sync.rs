@@ -10,13 +10,11 @@ use std::{
 
 use super::{
     Overwrite, Run, Work,
-    destination::directory::Frame,
-    destination::{Present, SET_ID},
+    destination::{Present, SET_ID, directory::Frame},
     file::SET_ID_IS_LEFT_OUT,
     filter::below,
     source::{Attributes, Kind, Node},
-    sync::delete::Surplus,
-    sync::hard_links::HardLinks,
+    sync::{delete::Surplus, hard_links::HardLinks},
 };
 use crate::{
     error::Result,

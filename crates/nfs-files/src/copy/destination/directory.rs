@@ -8,16 +8,15 @@ use std::{
 
 use tokio::{sync::OnceCell, time::Instant};
 
-use crate::copy::{
-    compare::{Age, age},
-    destination::Place,
-    destination::one_name::Names,
-    filter::{self, Ignores},
-    source::{Attributes, Node},
-};
 use crate::{
     chain::{self, Chain},
     context::Context,
+    copy::{
+        compare::{Age, age},
+        destination::{Place, one_name::Names},
+        filter::{self, Ignores},
+        source::{Attributes, Node},
+    },
     error::Result,
     local,
 };

@@ -5,15 +5,17 @@ use std::time::Duration;
 use nfs_wireless_client::{Client, Entry, FileHandle, SetAttributes};
 use tokio::task::JoinHandle;
 
-use crate::copy::{
-    Options, Overwrite,
-    destination::target_key,
-    file::{mode, part_mode},
-    resume::{Earlier, SMALL_BYTES},
-    source::{Kind, Node, Origin},
-    tags::Tags,
+use crate::{
+    copy::{
+        Options, Overwrite,
+        destination::target_key,
+        file::{mode, part_mode},
+        resume::{Earlier, SMALL_BYTES},
+        source::{Kind, Node, Origin},
+        tags::Tags,
+    },
+    local::StateHome,
 };
-use crate::local::StateHome;
 
 /// Round trips from this on are long. On shorter ones nothing is worth a file that may have been made for nothing.
 const LONG: Duration = Duration::from_millis(100);

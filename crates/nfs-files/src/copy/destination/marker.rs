@@ -4,12 +4,12 @@ use std::{fmt::Display, io::Read};
 
 use nfs_wireless_client::{self as client, Client, FileHandle, FileType, NfsStatus};
 
-use crate::copy::{
-    destination::{Place, RemotePlace},
-    source::{Kind, Node},
-};
 use crate::{
     context::Context,
+    copy::{
+        destination::{Place, RemotePlace},
+        source::{Kind, Node},
+    },
     error::{Error, Result, ResultExt, has_status, is_missing, show},
     escape::escape,
     local::Directory,

@@ -13,13 +13,12 @@ use std::{
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::copy::{
-    Overwrite, Run,
-    destination::directory::Frame,
-    destination::{Place, Present},
-    source::Node,
-};
 use crate::{
+    copy::{
+        Overwrite, Run,
+        destination::{Place, Present, directory::Frame},
+        source::Node,
+    },
     error::{Error, Result},
     escape::escape,
     name::fnv1a,

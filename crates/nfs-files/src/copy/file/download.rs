@@ -22,9 +22,11 @@ use crate::{
     copy::{
         Run,
         destination::{Present, SET_ID},
-        file::stream::Filled,
-        file::verify::Digest,
-        file::version::{Pieces, Since, Told, WHOLE_BYTES, told},
+        file::{
+            stream::Filled,
+            verify::Digest,
+            version::{Pieces, Since, Told, WHOLE_BYTES, told},
+        },
         resume::{Left, Receiving, SMALL_BYTES},
         source::{Attributes, Kind, Node, RemoteFile},
     },

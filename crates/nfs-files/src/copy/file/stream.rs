@@ -8,17 +8,19 @@ use tokio::{
     time::Instant,
 };
 
-use crate::copy::{
-    Links, Overwrite, Run,
-    file::verify::Digest,
-    file::version::{Pieces, Since, Told, told},
-    file::{Patience, differ},
-    plan::Output,
-    resume::SMALL_BYTES,
-    source::{Attributes, Kind, Node, Origin, RemoteFile},
-};
 use crate::{
     context::Context,
+    copy::{
+        Links, Overwrite, Run,
+        file::{
+            Patience, differ,
+            verify::Digest,
+            version::{Pieces, Since, Told, told},
+        },
+        plan::Output,
+        resume::SMALL_BYTES,
+        source::{Attributes, Kind, Node, Origin, RemoteFile},
+    },
     error::{Error, ErrorKind, Result, ResultExt, local, output_error, remote_error},
     event::{Event, Name, Skip},
     find::{Found, find_again, follow},

@@ -21,8 +21,10 @@ use crate::{
     copy::{
         Links, Run,
         destination::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
-        file::stream::on_thread,
-        file::version::{Looked, Sample, Since, Told, told},
+        file::{
+            stream::on_thread,
+            version::{Looked, Sample, Since, Told, told},
+        },
         resume::{Earlier, SMALL_BYTES, Sending},
         source::{Attributes, Node},
     },

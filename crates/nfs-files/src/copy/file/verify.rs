@@ -6,13 +6,13 @@ use futures_util::future::try_join;
 use nfs_wireless_client::{Client, File};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::copy::{
-    Links, Run,
-    destination::Place,
-    source::{Node, Origin},
-};
 use crate::{
     context::Context,
+    copy::{
+        Links, Run,
+        destination::Place,
+        source::{Node, Origin},
+    },
     error::{Error, ErrorKind, Result, ResultExt, local, remote_error},
     escape::escape,
     event::{Event, Name, Warning},

@@ -9,8 +9,8 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-use crate::copy::{resume::state, source::Attributes};
 use crate::{
+    copy::{resume::state, source::Attributes},
     journal::Identity,
     local::{Directory, StateHome},
     name::fnv1a,

@@ -14,16 +14,15 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use nfs_wireless_client::FileHandle;
 use tokio::time::Instant;
 
-use crate::copy::{
-    Run, Work,
-    destination::directory::Frame,
-    destination::{Place, Present},
-    filter::below,
-    source::{Attributes, Kind, Node, Origin},
-    sync::Syncing,
-};
 use crate::{
     chain::{self, Chain},
+    copy::{
+        Run, Work,
+        destination::{Place, Present, directory::Frame},
+        filter::below,
+        source::{Attributes, Kind, Node, Origin},
+        sync::Syncing,
+    },
     error::{Error, Result},
     event::{Event, NotDone, Warning},
     name::{MARKER, is_ours, untagged, used_by},

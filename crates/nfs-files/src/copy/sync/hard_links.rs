@@ -2,16 +2,20 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use crate::copy::{
-    Overwrite, Run,
-    compare::Age,
-    destination::Present,
-    destination::directory::Frame,
-    file::{Item, Version},
-    source::{Kind, Node},
-    sync::{Compare, Syncing},
+use crate::{
+    copy::{
+        Overwrite, Run,
+        compare::Age,
+        destination::{Present, directory::Frame},
+        file::{Item, Version},
+        source::{Kind, Node},
+        sync::{Compare, Syncing},
+    },
+    error::Result,
+    event::Change,
+    local::Named,
+    progress::Share,
 };
-use crate::{error::Result, event::Change, local::Named, progress::Share};
 
 /// The files that have several names.
 #[derive(Debug, Default)]
