@@ -1,5 +1,6 @@
 //! The service on real sockets: UDP and TCP on one port, and the only file that knows sockets and clocks.
 
+mod detached;
 mod stream;
 
 use std::{
@@ -25,6 +26,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
+pub use self::detached::Detached;
 use crate::service::{Done, Peer, Service, Transmit, Work};
 
 /// A running server. Dropping it stops the server at once; [`shutdown`](Self::shutdown) sends what is ready first.
@@ -182,12 +184,7 @@ impl Server {
         let shared = Arc::new(Shared {
             runtime: Handle::current(),
             elsewhere,
-            state: Mutex::new(State {
-                service,
-                deadline: None,
-                datagrams: Datagrams::default(),
-                streams: BTreeMap::new(),
-            }),
+            state: Mutex::new(State::new(service)),
             bell: Notify::new(),
         });
         let (stop, stopped) = watch::channel(false);
@@ -204,10 +201,7 @@ impl Server {
 
     /// Gives access to the service, to flip faults or to look into the back end while it runs.
     pub fn with_service<T>(&self, access: impl FnOnce(&mut Service) -> T) -> T {
-        let mut state = self.shared.lock();
-        let result = access(&mut state.service);
-        self.shared.pump(&mut state);
-        result
+        self.shared.with_service(access)
     }
 
     /// Returns the address the server is bound to, with the port it was given.
@@ -239,6 +233,13 @@ impl Shared {
         {
             place.last_call = Some(now);
         }
+        self.pump(&mut state);
+        result
+    }
+
+    fn with_service<T>(self: &Arc<Self>, access: impl FnOnce(&mut Service) -> T) -> T {
+        let mut state = self.lock();
+        let result = access(&mut state.service);
         self.pump(&mut state);
         result
     }
@@ -314,6 +315,10 @@ impl Shared {
 }
 
 impl State {
+    fn new(service: Service) -> Self {
+        Self { service, deadline: None, datagrams: Datagrams::default(), streams: BTreeMap::new() }
+    }
+
     /// How many connections there may be.
     fn connections(&self) -> usize {
         let held = stream::held_bytes(self.service.config().tcp_transfer_bytes);
@@ -401,13 +406,8 @@ async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: wat
     let mut stop = pin!(stop(stopped.clone()));
     // Ends with this.
     let mut resting = JoinSet::new();
-    if let Some(rest) = shared.lock().service.rest() {
-        resting.spawn(async move {
-            loop {
-                tokio::time::sleep(REST_TIME).await;
-                let _ = tokio::task::spawn_blocking(rest.clone()).await;
-            }
-        });
+    if let Some(it) = shared.lock().service.rest() {
+        resting.spawn(rest(it));
     }
     loop {
         tokio::select! {
@@ -425,6 +425,14 @@ async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: wat
     }
     drop(tcp);
     while tasks.join_next().await.is_some() {}
+}
+
+/// Lets the back end go of what it keeps, again and again.
+async fn rest(rest: impl Fn() + Clone + Send + 'static) {
+    loop {
+        tokio::time::sleep(REST_TIME).await;
+        let _ = tokio::task::spawn_blocking(rest.clone()).await;
+    }
 }
 
 /// Waits for the server to be stopped, or dropped.
