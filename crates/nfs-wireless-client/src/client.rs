@@ -147,6 +147,7 @@ impl Client {
     /// Outside a tokio runtime, and on one without I/O or time.
     pub async fn connect(host: &str, path: &[u8], mut config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
+        let host = &within(&config.clone(), host, config.open_channel(host)).await?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounting = async {
@@ -281,8 +282,9 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::connect`].
-    pub async fn exports(host: &str, config: ClientConfig) -> Result<Vec<Export>, Error> {
+    pub async fn exports(host: &str, mut config: ClientConfig) -> Result<Vec<Export>, Error> {
         config.check()?;
+        let host = &within(&config.clone(), host, config.open_channel(host)).await?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         within(&config, host, finder.exports()).await

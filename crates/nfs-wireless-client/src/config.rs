@@ -8,7 +8,7 @@ use nfs_proto::{
 };
 use nfs_wire::auth::Credential;
 
-use crate::{known::KnownServer, url::UrlOptions};
+use crate::{channel::Channel, known::KnownServer, url::UrlOptions};
 
 /// Everything a [`Client`](crate::Client) needs to know besides the server's name.
 ///
@@ -62,6 +62,8 @@ pub struct ClientConfig {
     /// What an earlier client found out about the server. It is asked there first, and looked for again where that leads to nothing.
     /// Default: none.
     pub known: Option<KnownServer>,
+    /// Encrypts what is sent, and says where to. UDP only, and no other port is asked for. Default: none.
+    pub channel: Option<Arc<dyn Channel>>,
     /// Whether to send from a port below 1024 where the system allows it, as servers ask that export with
     /// the `secure` option. Default: true.
     pub reserved_port: bool,
@@ -95,6 +97,7 @@ impl Default for ClientConfig {
             rate_limit: None,
             path_cache: None,
             known: None,
+            channel: None,
             reserved_port: true,
             own_thread: false,
         }
@@ -133,6 +136,7 @@ with! {
     with_rate_limit: rate_limit, Option<u64>;
     with_path_cache: path_cache, Option<PathCache>;
     with_known: known, Option<KnownServer>;
+    with_channel: channel, Option<Arc<dyn Channel>>;
     with_reserved_port: reserved_port, bool;
     with_own_thread: own_thread, bool;
 }

@@ -548,7 +548,8 @@ impl Finder<'_> {
         let result = match protocol {
             Protocol::Udp => {
                 let session = move |buffer| SessionConfig::new(&options, address, Protocol::Udp, buffer);
-                Connection::datagrams(self.reactor, address, reserved, session).await
+                let channel = self.config.channel.clone();
+                Connection::datagrams(self.reactor, address, reserved, channel, session).await
             }
             Protocol::Tcp => {
                 let session = SessionConfig::new(&options, address, Protocol::Tcp, 0);

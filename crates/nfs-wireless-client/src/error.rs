@@ -159,6 +159,9 @@ pub enum Error {
         /// How long it was waited for.
         elapsed: Duration,
     },
+    /// The [channel](crate::ClientConfig::channel) cannot be opened, or has ended.
+    #[error("{0}")]
+    Channel(Arc<io::Error>),
     /// No server was reached within the time allowed.
     #[error("no answer from {host} within {:.1} s", elapsed.as_secs_f64())]
     ConnectTimeout {
@@ -268,6 +271,7 @@ impl Error {
             Self::MountPoint { .. } => ErrorKind::ResourceBusy,
             Self::OtherFileSystem { .. } => ErrorKind::CrossesDevices,
             Self::Closed => ErrorKind::NotConnected,
+            Self::Channel(source) => source.kind(),
             Self::Mount { status, .. } => match *status {
                 MountStatus::NOENT => ErrorKind::NotFound,
                 MountStatus::PERM | MountStatus::ACCES => ErrorKind::PermissionDenied,

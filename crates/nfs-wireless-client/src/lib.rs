@@ -56,6 +56,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod channel;
 mod client;
 mod config;
 mod connect;
@@ -88,6 +89,7 @@ pub use nfs_proto::{
 };
 
 pub use self::{
+    channel::Channel,
     client::{Client, Entry, Pinger, SpecialFile, Stability, Status, Written},
     config::{ClientConfig, PathCache, TransportChoice},
     driver::{Observer, Sink, Source},

@@ -34,8 +34,9 @@ impl Pinger {
     ///
     /// # Errors
     /// As [`Client::connect`](super::Client::connect).
-    pub async fn connect(host: &str, config: ClientConfig) -> Result<Self, Error> {
+    pub async fn connect(host: &str, mut config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
+        let host = &within(&config.clone(), host, config.open_channel(host)).await?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let path = within(&config, host, finder.nfs_only()).await?;

@@ -197,9 +197,13 @@ impl Inner {
 
     /// Says why a connection has ended.
     pub(super) fn explain(&self, error: Error) -> Error {
-        match (error, self.elsewhere.get()) {
-            (Error::Closed, Some(&address)) => Error::AnotherServer { host: self.host.clone(), address },
-            (error, _) => error,
+        let end = self.endpoint.config.channel.as_ref().and_then(|channel| channel.end());
+        match (error, end, self.elsewhere.get()) {
+            (Error::Closed, Some(end), _) => Error::Channel(end),
+            (Error::Closed, None, Some(&address)) => {
+                Error::AnotherServer { host: self.host.clone(), address }
+            }
+            (error, ..) => error,
         }
     }
 }

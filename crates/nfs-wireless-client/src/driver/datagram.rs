@@ -1,6 +1,6 @@
 //! The UDP loop: receive, command or deadline, then drain.
 
-use std::{io::ErrorKind, net::SocketAddr, time::Instant};
+use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use nfs_proto::session::Transmit;
@@ -14,10 +14,14 @@ use super::{
     socket::renew_udp,
     whole::{Whole, is_too_long},
 };
+use crate::channel::Channel;
 
 /// What is longer may have been fragmented somewhere, and put together again by a proxy or a translator of addresses, though it leaves and
 /// arrives in one piece here: largest UDP payload that one Ethernet frame carries over IPv4.
 const ONE_FRAME_BYTES: usize = 1472;
+
+/// What the route's MTU is assumed to be where the system does not tell.
+const ASSUMED_MTU: u32 = 1500;
 
 /// Batches of datagrams taken in before anything is sent.
 const RECEIVE_BATCH: usize = 8;
@@ -29,11 +33,17 @@ const BATCHES_BEFORE_TIMERS: u32 = 16;
 pub(super) async fn run(
     socket: UdpSocket,
     mut peer: SocketAddr,
+    channel: Option<Arc<dyn Channel>>,
     mut pump: Pump,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
     let mut whole = Whole::new(&socket);
     let mut outgoing = Outgoing::default();
+    let mut sealing = channel.map(Sealing::new);
+    let overhead_bytes = sealing.as_ref().map_or(0, |sealing| sealing.channel.overhead_bytes());
+    let learn_route = |pump: &mut Pump, socket: &UdpSocket, whole: &Whole| {
+        learn_route(pump, socket, whole, overhead_bytes);
+    };
     let mut batches = 0;
     // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
     pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
@@ -60,7 +70,8 @@ pub(super) async fn run(
         }
         batches += 1;
         for _ in 0..RECEIVE_BATCH {
-            match whole.receive(&socket, |datagram, fragment| take_in(&mut pump, peer, datagram, fragment)) {
+            let take = |datagram: &[u8], fragment| take_in(&mut pump, peer, &mut sealing, datagram, fragment);
+            match whole.receive(&socket, take) {
                 Ok(()) => {}
                 Err(error) if is_too_long(&error) => learn_route(&mut pump, &socket, &whole),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -70,11 +81,14 @@ pub(super) async fn run(
                 Err(error) => pump.refused(now, error),
             }
         }
+        if sealing.as_ref().is_some_and(|sealing| sealing.channel.end().is_some()) {
+            return;
+        }
         if batches >= BATCHES_BEFORE_TIMERS {
             batches = 0;
             pump.session.handle_timeout(now);
         }
-        while outgoing.fill(&mut pump, whole.max_batch()) {
+        while outgoing.fill(&mut pump, &mut sealing, whole.max_batch()) {
             let batch = &outgoing.bytes[..outgoing.batch];
             match whole.send(&socket, batch, outgoing.segment, outgoing.dont_fragment) {
                 Ok(sent) => {
@@ -109,7 +123,7 @@ pub(super) async fn run(
                 None => return,
             },
             result = socket.ready(Interest::READABLE | Interest::ERROR) => match result {
-                Ok(ready) if ready.is_error() => take_refusal(&mut pump, &socket, &whole),
+                Ok(ready) if ready.is_error() => take_refusal(&mut pump, &socket, &whole, overhead_bytes),
                 Ok(_) => {}
                 Err(_) => return,
             },
@@ -135,12 +149,12 @@ struct Outgoing {
 impl Outgoing {
     /// Sees to it that there is something to send; false when there is nothing. Messages that must not be fragmented and are of one size leave
     /// together, in at most `most` bytes.
-    fn fill(&mut self, pump: &mut Pump, most: usize) -> bool {
+    fn fill(&mut self, pump: &mut Pump, sealing: &mut Option<Sealing>, most: usize) -> bool {
         if self.batch > 0 {
             return true;
         }
         if self.bytes.is_empty() {
-            match next_datagram(pump, &mut self.bytes) {
+            match next_datagram(pump, sealing, &mut self.bytes) {
                 Some(dont_fragment) => self.next_dont_fragment = dont_fragment,
                 None => return false,
             }
@@ -151,7 +165,7 @@ impl Outgoing {
             && self.batch.is_multiple_of(self.segment)
             && self.batch + self.segment <= most
         {
-            let Some(dont_fragment) = next_datagram(pump, &mut self.bytes) else { break };
+            let Some(dont_fragment) = next_datagram(pump, sealing, &mut self.bytes) else { break };
             let length = self.bytes.len() - self.batch;
             if length > self.segment || !dont_fragment {
                 self.next_dont_fragment = dont_fragment;
@@ -176,29 +190,43 @@ fn count(pump: &mut Pump, now: Instant) {
     }
 }
 
-/// Tells the session what the system knows of the route.
-fn learn_route(pump: &mut Pump, socket: &UdpSocket, whole: &Whole) {
-    if let Some(mtu) = Whole::route_mtu(socket) {
+/// Tells the session what the system knows of the route, and how much of that a channel leaves.
+fn learn_route(pump: &mut Pump, socket: &UdpSocket, whole: &Whole, overhead_bytes: u32) {
+    let assumed = (overhead_bytes > 0).then_some(ASSUMED_MTU);
+    if let Some(mtu) = Whole::route_mtu(socket).or(assumed) {
         tracing::trace!(mtu, "MTU of the route");
-        pump.session.handle_route_mtu(mtu, whole.sees_fragments());
+        pump.session.handle_route_mtu(mtu.saturating_sub(overhead_bytes), whole.sees_fragments());
     }
 }
 
 /// A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
-fn take_refusal(pump: &mut Pump, socket: &UdpSocket, whole: &Whole) {
+fn take_refusal(pump: &mut Pump, socket: &UdpSocket, whole: &Whole, overhead_bytes: u32) {
     let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
     match socket.take_error() {
-        Ok(Some(error)) if is_too_long(&error) => learn_route(pump, socket, whole),
+        Ok(Some(error)) if is_too_long(&error) => learn_route(pump, socket, whole, overhead_bytes),
         Ok(Some(error)) => pump.refused(clock(), error),
         Ok(None) | Err(_) => {}
     }
 }
 
-fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8], fragment: Option<u32>) {
+fn take_in(
+    pump: &mut Pump,
+    peer: SocketAddr,
+    sealing: &mut Option<Sealing>,
+    datagram: &[u8],
+    fragment: Option<u32>,
+) {
     let now = clock();
     if fragment.is_some() || datagram.len() > ONE_FRAME_BYTES {
         count(pump, now);
     }
+    let datagram = match sealing {
+        None => datagram,
+        Some(Sealing { channel, message }) => match channel.open_datagram(datagram, message) {
+            true => &message[..],
+            false => return,
+        },
+    };
     pump.session.handle_fragments(fragment);
     match pump.receive(now, peer, datagram, true) {
         Ok(Rest::Data { transfer, offset, length, data_at }) => {
@@ -212,8 +240,29 @@ fn take_in(pump: &mut Pump, peer: SocketAddr, datagram: &[u8], fragment: Option<
     }
 }
 
+/// A channel, and room for a message on its way.
+struct Sealing {
+    channel: Arc<dyn Channel>,
+    message: Vec<u8>,
+}
+
+impl Sealing {
+    const fn new(channel: Arc<dyn Channel>) -> Self {
+        Self { channel, message: Vec::new() }
+    }
+}
+
+/// Appends the next datagram, and says whether it must not be fragmented; `None` when there is none.
+fn next_datagram(pump: &mut Pump, sealing: &mut Option<Sealing>, bytes: &mut Vec<u8>) -> Option<bool> {
+    let Some(Sealing { channel, message }) = sealing else { return next_message(pump, bytes) };
+    message.clear();
+    let dont_fragment = next_message(pump, message)?;
+    channel.seal(message, bytes);
+    Some(dont_fragment)
+}
+
 /// Appends the next message, and says whether it must not be fragmented; `None` when there is none.
-fn next_datagram(pump: &mut Pump, bytes: &mut Vec<u8>) -> Option<bool> {
+fn next_message(pump: &mut Pump, bytes: &mut Vec<u8>) -> Option<bool> {
     let now = clock();
     let start = bytes.len();
     while let Some(Transmit { transfer, head, payload, dont_fragment }) = pump.session.poll_transmit(now) {

@@ -42,7 +42,7 @@ pub(crate) use self::{
     storage::{Arrivals, Supply},
     strand::Strand,
 };
-use crate::error::Error;
+use crate::{channel::Channel, error::Error};
 
 /// Called with the number of further file bytes accepted; it is called where a [`Sink`] is, and may block as long as that.
 pub type Observer = Arc<dyn Fn(u64) + Send + Sync>;
@@ -190,17 +190,18 @@ pub(crate) struct Place<'a> {
 }
 
 impl Connection {
-    /// Connects a UDP socket to `peer` and drives a session over it.
+    /// Connects a UDP socket to `peer` and drives a session over it, through `channel` if there is one.
     pub(crate) async fn datagrams(
         reactor: &Reactor,
         peer: SocketAddr,
         reserved_port: bool,
+        channel: Option<Arc<dyn Channel>>,
         config: impl FnOnce(usize) -> SessionConfig + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::spawn(reactor, move |commands, shared| async move {
             let (socket, receive_buffer) = socket::connect_udp(peer, reserved_port).await?;
             let session = Session::new(config(receive_buffer), peer, seed(), clock());
-            Ok(datagram::run(socket, peer, Pump::new(session, shared), commands))
+            Ok(datagram::run(socket, peer, channel, Pump::new(session, shared), commands))
         })
         .await
     }
