@@ -30,7 +30,7 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractiv
 # what a virtual machine takes, and the shells whose completions are tried.
 packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 git rsync qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish)
 libraries=(nfs-wire nfs-wireless-server linkemu)
-published=(nfs-wire nfs-proto nfs-cache nfs-wireless-client nfs-wireless-server nfs-files nfs-mount nfs-object-store linkemu testbed nfsw)
+published=(nfs-wire nfs-proto nfs-cache nfs-wireless-client nfs-wireless-server nfs-files nfs-mount nfs-object-store nfs-share linkemu testbed nfsw)
 
 check_packages() {
   local missing=()

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const MEMBERS: [&str; 11] = [
+const MEMBERS: [&str; 12] = [
     "nfs-wire",
     "nfs-proto",
     "nfs-cache",
@@ -14,6 +14,7 @@ const MEMBERS: [&str; 11] = [
     "nfs-files",
     "nfs-mount",
     "nfs-object-store",
+    "nfs-share",
     "nfs-wireless-server",
     "linkemu",
     "testbed",
@@ -33,6 +34,7 @@ fn crates_depend_in_one_direction_only() {
             vec!["nfs-wire", "nfs-cache", "nfs-files", "nfs-wireless-client", "nfs-wireless-server"],
         ),
         ("nfs-object-store", vec!["nfs-wireless-client"]),
+        ("nfs-share", vec!["nfs-wireless-client", "nfs-wireless-server"]),
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
         ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-cache", "nfs-wireless-server", "linkemu"]),

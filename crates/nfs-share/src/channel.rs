@@ -1,0 +1,212 @@
+//! The receiver's end on UDP sockets: a channel for clients. The only file of it that knows sockets and the clock.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use nfs_wireless_client::Channel;
+use tokio::net::UdpSocket;
+
+use crate::{
+    code::Code,
+    datagram::Refusal,
+    join::{Join, Joined, Membership},
+    session::{Control, OVERHEAD_BYTES, Opened, Session},
+};
+
+/// How long after its end a share may still say that it was extended.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a lost session is asked for again before the next datagram is a reason to do so once more.
+const RETURN_TIME: Duration = Duration::from_secs(10);
+
+/// What a receiver has to show.
+#[derive(Clone, Debug)]
+pub enum Greeting {
+    /// A code that was not used yet.
+    Code(Code),
+    /// What was kept of an earlier session.
+    Known(Membership),
+}
+
+/// A channel to a share, for [`ClientConfig::channel`](nfs_wireless_client::ClientConfig::channel).
+///
+/// A session that the sharer does not know any more, as it was started again, is replaced by another one while calls wait.
+#[derive(Clone)]
+pub struct ShareChannel(Arc<Inner>);
+
+struct Inner {
+    address: SocketAddr,
+    label: String,
+    /// One at a time joins.
+    joining: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+    joined: Box<dyn Fn(&Joined) + Send + Sync>,
+}
+
+struct State {
+    greeting: Greeting,
+    session: Option<Arc<Session>>,
+    until: Option<Instant>,
+    end: Option<Arc<io::Error>>,
+    /// A session is being asked for in place of one that was lost.
+    is_returning: bool,
+}
+
+impl fmt::Debug for ShareChannel {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ShareChannel").field("address", &self.0.address).finish_non_exhaustive()
+    }
+}
+
+impl ShareChannel {
+    /// Prepares a channel to the share at an address, which is shown `label`. `joined` is called with each session, so that
+    /// what leads back to the share can be kept.
+    pub fn new(
+        address: SocketAddr,
+        greeting: Greeting,
+        label: &str,
+        joined: impl Fn(&Joined) + Send + Sync + 'static,
+    ) -> Self {
+        let state = State { greeting, session: None, until: None, end: None, is_returning: false };
+        Self(Arc::new(Inner {
+            address,
+            label: label.to_owned(),
+            joining: tokio::sync::Mutex::default(),
+            state: Mutex::new(state),
+            joined: Box::new(joined),
+        }))
+    }
+
+    /// Asks for a session in place of one that was lost, unless that is done already.
+    fn return_to_share(&self) {
+        let mut state = self.0.state();
+        if std::mem::replace(&mut state.is_returning, true) {
+            return;
+        }
+        drop(state);
+        let inner = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            // What ends the share is found out by it; whatever else fails is tried again by the next datagram.
+            let _ = tokio::time::timeout(RETURN_TIME, inner.join()).await;
+            inner.state().is_returning = false;
+        });
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Becomes a member, or comes back as one.
+    async fn join(&self) -> io::Result<()> {
+        let any: IpAddr =
+            if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let greeting = self.state().greeting.clone();
+        let mut join = match greeting {
+            Greeting::Code(code) => Join::with_code(code, &self.label, clock()),
+            Greeting::Known(membership) => Join::as_member(&membership, clock())
+                .ok_or_else(|| io::Error::other("what was kept of this share holds no keys"))?,
+        };
+        let socket = UdpSocket::bind((any, 0)).await?;
+        let mut buffer = vec![0; 2048];
+        let result = loop {
+            if let Some(result) = join.poll_result() {
+                break result;
+            }
+            if let Some(datagram) = join.poll_transmit(clock()) {
+                // A network that is down may come back.
+                let _ = socket.send_to(datagram, self.address).await;
+            }
+            let due = join.poll_timeout().unwrap_or_else(clock);
+            if let Ok(Ok((length, from))) =
+                tokio::time::timeout_at(due.into(), socket.recv_from(&mut buffer)).await
+                && from == self.address
+            {
+                join.handle_input(clock(), buffer.get(..length).unwrap_or_default());
+            }
+        };
+        let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
+        (self.joined)(&joined);
+        let mut state = self.state();
+        state.greeting = Greeting::Known(joined.membership);
+        state.until = clock().checked_add(joined.remaining);
+        state.session = Some(Arc::new(joined.session));
+        Ok(())
+    }
+
+    fn note_refusal(&self, refusal: Refusal) -> io::Error {
+        let error = || match refusal {
+            Refusal::WrongCode => io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the code is wrong, was used already, or was withdrawn after wrong guesses; ask for a new one",
+            ),
+            Refusal::Unknown => io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the share does not know this machine; ask for a new code",
+            ),
+            Refusal::Ended => ended(),
+        };
+        self.state().end = Some(Arc::new(error()));
+        error()
+    }
+}
+
+/// The share is over: files of it are as gone as if they had been removed.
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::StaleNetworkFileHandle, "the share has ended")
+}
+
+impl Channel for ShareChannel {
+    fn open(&self) -> Pin<Box<dyn Future<Output = io::Result<SocketAddr>> + Send + '_>> {
+        Box::pin(async {
+            let _one = self.0.joining.lock().await;
+            if self.0.state().session.is_none() {
+                self.0.join().await?;
+            }
+            Ok(self.0.address)
+        })
+    }
+
+    fn overhead_bytes(&self) -> u32 {
+        OVERHEAD_BYTES as u32
+    }
+
+    fn seal(&self, message: &[u8], datagram: &mut Vec<u8>) {
+        let session = self.0.state().session.clone();
+        if let Some(session) = session {
+            session.seal(message, datagram);
+        }
+    }
+
+    fn open_datagram(&self, datagram: &[u8], message: &mut Vec<u8>) -> bool {
+        let Some(session) = self.0.state().session.clone() else { return false };
+        match session.open(datagram, message) {
+            Some(Opened::Message) => return true,
+            Some(Opened::Control(Control::Goodbye)) => self.0.state().end = Some(Arc::new(ended())),
+            Some(Opened::Control(Control::Remaining(time))) => {
+                self.0.state().until = clock().checked_add(time)
+            }
+            None if session.is_lost(datagram) => self.return_to_share(),
+            None => {}
+        }
+        false
+    }
+
+    fn end(&self) -> Option<Arc<io::Error>> {
+        let mut state = self.0.state();
+        if state.end.is_none() && state.until.is_some_and(|until| until + GRACE < clock()) {
+            state.end = Some(Arc::new(ended()));
+        }
+        state.end.clone()
+    }
+}
+
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

@@ -1,0 +1,292 @@
+//! The sharer's end on a UDP socket, with a server for each member: the only file of it that knows sockets and the clock.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::pending,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use nfs_wireless_server::{Detached, Service, ServiceConfig, Vfs};
+use rustix::net::sockopt;
+use tokio::{
+    net::UdpSocket,
+    sync::{
+        Notify,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
+    task::JoinHandle,
+};
+
+use crate::{
+    session::Session,
+    sharer::{Event, Member, MemberId, Sharer, Transmit},
+};
+
+/// Receive and send buffer asked for, in bytes; the system may grant less.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// Largest datagram, in bytes, and one more.
+const DATAGRAM_BYTES: usize = 65_536;
+
+/// Datagrams taken before timers are looked at.
+const BATCH: usize = 32;
+
+/// Addresses of one member that replies may go to at once; the one heard of first goes first.
+const MAX_ADDRESSES: usize = 64;
+
+/// A share that is reachable. Dropping it stops it at once; [`end`](Self::end) says goodbye first.
+#[derive(Debug)]
+pub struct Share {
+    inner: Arc<Inner>,
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    socket: UdpSocket,
+    sharer: Mutex<Sharer>,
+    doors: Mutex<BTreeMap<MemberId, Arc<Door>>>,
+    /// Rings when there is something to send, or the next deadline has changed.
+    bell: Notify,
+    events: UnboundedSender<Event>,
+}
+
+/// What one member gets.
+#[derive(Debug)]
+struct Door {
+    server: Detached,
+    /// In which session calls came from an address last.
+    sessions: Mutex<VecDeque<(SocketAddr, Arc<Session>)>>,
+    sent_bytes: AtomicU64,
+}
+
+/// What a member has had so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Bytes of files that were read.
+    pub read_bytes: u64,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+}
+
+impl Share {
+    /// Makes a share reachable at an address; port 0 picks one. What happens is received from the channel.
+    ///
+    /// # Errors
+    /// The error of the socket that cannot be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn bind(listen: SocketAddr, sharer: Sharer) -> io::Result<(Self, UnboundedReceiver<Event>)> {
+        let socket = UdpSocket::bind(listen).await?;
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
+        let address = socket.local_addr()?;
+        let (events, receiver) = unbounded_channel();
+        let (sharer, doors, bell) = (Mutex::new(sharer), Mutex::default(), Notify::new());
+        let inner = Arc::new(Inner { socket, sharer, doors, bell, events });
+        let task = tokio::spawn(run(Arc::clone(&inner)));
+        Ok((Self { inner, address, task }, receiver))
+    }
+
+    /// Returns the address it is bound to, with the port that was picked.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Makes a code for a new member, who reads `files` until then. Anything that changes them must be refused by them.
+    pub fn invite(&self, until: Instant, files: impl Vfs + 'static) -> MemberId {
+        let id = self.inner.sharer().invite(until);
+        self.open(id, files);
+        id
+    }
+
+    /// Takes back a member of an earlier run.
+    pub fn restore(&self, member: Member, files: impl Vfs + 'static) {
+        let id = member.id;
+        self.inner.sharer().restore(member);
+        self.open(id, files);
+    }
+
+    /// Lets a member read until another time; false, if there is none.
+    pub fn extend(&self, id: MemberId, until: Instant) -> bool {
+        let is_extended = self.inner.sharer().extend(id, until, clock());
+        self.inner.bell.notify_one();
+        is_extended
+    }
+
+    /// Ends what a member may; false, if there is none.
+    pub fn stop(&self, id: MemberId) -> bool {
+        let was_there = self.inner.sharer().end(id);
+        self.inner.bell.notify_one();
+        was_there
+    }
+
+    /// Returns who may read now, or once the code was used.
+    pub fn members(&self) -> Vec<Member> {
+        self.inner.sharer().members().cloned().collect()
+    }
+
+    /// Returns from where a member was heard last, and when.
+    pub fn heard(&self, id: MemberId) -> Option<(Instant, SocketAddr)> {
+        self.inner.sharer().heard(id)
+    }
+
+    /// Returns what a member has had so far.
+    pub fn served(&self, id: MemberId) -> Served {
+        let door = self.inner.doors().get(&id).cloned();
+        door.map_or_else(Served::default, |door| Served {
+            read_bytes: door.server.with_service(|service| service.stats().read_bytes),
+            sent_bytes: door.sent_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Says goodbye to all members, and ends.
+    pub async fn end(self) {
+        let ids: Vec<_> = self.members().into_iter().map(|member| member.id).collect();
+        ids.into_iter().for_each(|id| _ = self.inner.sharer().end(id));
+        self.inner.send().await;
+    }
+
+    fn open(&self, id: MemberId, files: impl Vfs + 'static) {
+        let mut config = ServiceConfig::default();
+        // Whoever speaks in a session has shown that it receives there.
+        config.validates_addresses = false;
+        let seed = u64::from_le_bytes(crate::random());
+        let service = Service::new(config, files, seed, clock()).expect("a valid configuration");
+        let server = Detached::new(service);
+        let door = Arc::new(Door { server, sessions: Mutex::default(), sent_bytes: AtomicU64::new(0) });
+        tokio::spawn(reply(Arc::downgrade(&door), Arc::clone(&self.inner)));
+        self.inner.doors().insert(id, door);
+        self.inner.bell.notify_one();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.inner.doors().clear();
+    }
+}
+
+impl Inner {
+    fn sharer(&self) -> MutexGuard<'_, Sharer> {
+        lock(&self.sharer)
+    }
+
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<MemberId, Arc<Door>>> {
+        lock(&self.doors)
+    }
+
+    /// Takes a datagram.
+    fn take_in(&self, address: SocketAddr, datagram: &[u8], message: &mut Vec<u8>) {
+        let Some(call) = self.sharer().handle_input(clock(), address, datagram, message) else { return };
+        let Some(door) = self.doors().get(&call.member).cloned() else { return };
+        door.note(address, call.session);
+        door.server.handle(address, message);
+    }
+
+    /// Sends what the machine has to send, and tells what has happened.
+    async fn send(&self) {
+        loop {
+            let (transmit, event) = {
+                let mut sharer = self.sharer();
+                (sharer.poll_transmit(), sharer.poll_event())
+            };
+            if transmit.is_none() && event.is_none() {
+                return;
+            }
+            if let Some(Transmit { address, bytes }) = transmit {
+                // A datagram that cannot be sent is a lost one.
+                let _ = self.socket.send_to(&bytes, address).await;
+            }
+            if let Some(event) = event {
+                if let Event::Ended(id) = event {
+                    self.doors().remove(&id);
+                }
+                // Nobody needs to hear it.
+                let _ = self.events.send(event);
+            }
+        }
+    }
+}
+
+impl Door {
+    fn note(&self, address: SocketAddr, session: Arc<Session>) {
+        let mut sessions = lock(&self.sessions);
+        if let Some((_, known)) = sessions.iter_mut().find(|(known, _)| *known == address) {
+            *known = session;
+            return;
+        }
+        if sessions.len() == MAX_ADDRESSES {
+            sessions.pop_front();
+        }
+        sessions.push_back((address, session));
+    }
+
+    fn session(&self, address: SocketAddr) -> Option<Arc<Session>> {
+        lock(&self.sessions)
+            .iter()
+            .find(|(known, _)| *known == address)
+            .map(|(_, session)| Arc::clone(session))
+    }
+}
+
+async fn run(inner: Arc<Inner>) {
+    let (mut buffer, mut message) = (vec![0; DATAGRAM_BYTES], Vec::new());
+    loop {
+        inner.sharer().handle_timeout(clock());
+        inner.send().await;
+        let due = inner.sharer().poll_timeout();
+        let alarm = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = alarm => {}
+            () = inner.bell.notified() => {}
+            received = inner.socket.recv_from(&mut buffer) => {
+                // Errors here are those of earlier datagrams of ours, such as an unreachable port.
+                let mut received = received.ok();
+                let mut taken = 0;
+                while let Some((length, address)) = received {
+                    inner.take_in(address, buffer.get(..length).unwrap_or_default(), &mut message);
+                    taken += 1;
+                    received = if taken < BATCH { inner.socket.try_recv_from(&mut buffer).ok() } else { None };
+                }
+            }
+        }
+    }
+}
+
+/// Sends the replies of one member's server, until it is gone.
+async fn reply(door: std::sync::Weak<Door>, inner: Arc<Inner>) {
+    /// How often it is looked whether it is gone.
+    const TICK: Duration = Duration::from_millis(200);
+    let mut datagram = Vec::new();
+    while let Some(door) = door.upgrade() {
+        let Ok(reply) = tokio::time::timeout(TICK, door.server.reply()).await else { continue };
+        let Some(session) = door.session(reply.peer.address) else { continue };
+        datagram.clear();
+        session.seal(&reply.bytes, &mut datagram);
+        door.sent_bytes.fetch_add(datagram.len() as u64, Ordering::Relaxed);
+        let _ = inner.socket.send_to(&datagram, reply.peer.address).await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

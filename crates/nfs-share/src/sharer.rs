@@ -1,0 +1,487 @@
+//! The sharer's end: codes, members, and their sessions.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use zeroize::Zeroizing;
+
+use crate::{
+    code::Code,
+    datagram::{Attempt, Cookie, Datagram, Refusal},
+    noise::{Handshake, Identity, PublicKey},
+    pairing::{Share, answer},
+    session::{Control, HEAD_BYTES, Opened, Session, SessionId, millis},
+};
+
+/// Names a member. It is no secret.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberId(pub [u8; 8]);
+
+impl fmt::Debug for MemberId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "MemberId({:016x})", u64::from_be_bytes(self.0))
+    }
+}
+
+/// Somebody who may read, or may once the code was used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Names it.
+    pub id: MemberId,
+    /// Until when it may read.
+    pub until: Instant,
+    /// The code that makes somebody this member, until it is used.
+    pub code: Option<Code>,
+    /// By which it is known since.
+    pub key: Option<PublicKey>,
+    /// What it calls itself: bytes of a stranger, at most [`MAX_LABEL_BYTES`].
+    pub label: Vec<u8>,
+    /// Codes that wrong guesses have withdrawn.
+    pub withdrawn: u32,
+}
+
+/// Longest label of a member and longest title of a share, in bytes.
+pub const MAX_LABEL_BYTES: usize = 64;
+
+/// Wrong guesses that withdraw a code.
+const MAX_WRONG_GUESSES: u32 = 3;
+
+/// Codes of one member that are replaced when they are withdrawn: 30 guesses of four million.
+const MAX_WITHDRAWN: u32 = 10;
+
+/// How late a wrong guess is answered.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Wrong guesses whose answers wait; further ones are not answered.
+const MAX_LATE: usize = 64;
+
+/// Handshakes a second for which keys are computed: a tenth of a slow processor. Further ones are dropped, and tried again.
+const MAX_HANDSHAKES: u32 = 200;
+
+/// Sessions of one member that were used; the one used least recently goes first.
+const MAX_SESSIONS: usize = 8;
+
+/// Sessions of one member that were not used yet: who repeats recorded datagrams makes such, and can use none.
+const MAX_UNUSED: usize = 2;
+
+/// How long a cookie is valid, at least.
+const COOKIE_TIME: Duration = Duration::from_secs(30);
+
+/// A datagram to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub address: SocketAddr,
+    /// The whole datagram.
+    pub bytes: Vec<u8>,
+}
+
+/// What the sharer should learn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Somebody has used a code.
+    Joined(MemberId, SocketAddr),
+    /// Wrong guesses have withdrawn a code; the member has another one, unless that has happened too often.
+    Withdrawn(MemberId),
+    /// The time of a member is over.
+    Ended(MemberId),
+}
+
+/// A message of a member, and the session in which the reply travels.
+#[derive(Debug)]
+pub struct Call {
+    /// Who sent it.
+    pub member: MemberId,
+    /// Its session.
+    pub session: Arc<Session>,
+}
+
+/// Codes, members and sessions of one share, as a machine.
+///
+/// - Commands: [`invite`](Self::invite), [`restore`](Self::restore), [`extend`](Self::extend), [`end`](Self::end).
+/// - Input: [`handle_input`](Self::handle_input), [`handle_timeout`](Self::handle_timeout).
+/// - Output: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
+#[derive(Debug)]
+pub struct Sharer {
+    identity: Identity,
+    title: String,
+    secret: Zeroizing<[u8; 32]>,
+    epoch: Instant,
+    members: BTreeMap<MemberId, Held>,
+    sessions: BTreeMap<SessionId, Live>,
+    late: VecDeque<(Instant, Transmit)>,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+    /// Handshakes in the second since.
+    handshakes: (Instant, u32),
+    next_number: u16,
+}
+
+/// A member, and what was said to it.
+#[derive(Debug)]
+struct Held {
+    member: Member,
+    has_ended: bool,
+    wrong_guesses: u32,
+    /// The proof that made it a member, and the answer, which may be lost.
+    welcome: Option<(Attempt, Vec<u8>)>,
+}
+
+/// A session that exists.
+#[derive(Debug)]
+struct Live {
+    member: MemberId,
+    session: Arc<Session>,
+    /// Where it was heard from, and when; `None` until it is used.
+    heard: Option<(Instant, SocketAddr)>,
+    opened: Instant,
+}
+
+impl Sharer {
+    /// Creates a share without members. Its title is shown to those who come.
+    pub fn new(identity: Identity, title: &str, now: Instant) -> Self {
+        Self {
+            identity,
+            title: title.chars().take(MAX_LABEL_BYTES / 4).collect(),
+            secret: Zeroizing::new(crate::random()),
+            epoch: now,
+            members: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            late: VecDeque::new(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            handshakes: (now, 0),
+            next_number: 1,
+        }
+    }
+
+    /// Makes a code that makes whoever uses it a member, until then.
+    pub fn invite(&mut self, until: Instant) -> MemberId {
+        let id = MemberId(crate::random());
+        let code = Some(self.draw_code());
+        let member = Member { id, until, code, key: None, label: Vec::new(), withdrawn: 0 };
+        self.restore(member);
+        id
+    }
+
+    /// Takes back a member that an earlier run has had.
+    pub fn restore(&mut self, member: Member) {
+        let used = member.code.as_ref().map_or(0, Code::number);
+        self.next_number = self.next_number.max(used.saturating_add(1));
+        let held = Held { member, has_ended: false, wrong_guesses: 0, welcome: None };
+        self.members.insert(held.member.id, held);
+    }
+
+    /// Lets a member read until another time. False, if there is none, or its time is over.
+    pub fn extend(&mut self, id: MemberId, until: Instant, now: Instant) -> bool {
+        let Some(held) = self.members.get_mut(&id).filter(|held| !held.has_ended) else { return false };
+        held.member.until = until;
+        let control = Control::Remaining(until.saturating_duration_since(now));
+        self.say(id, control);
+        true
+    }
+
+    /// Ends all that a member may. False, if there is none, or its time was over.
+    pub fn end(&mut self, id: MemberId) -> bool {
+        let Some(held) = self.members.get_mut(&id).filter(|held| !held.has_ended) else { return false };
+        held.has_ended = true;
+        held.member.code = None;
+        held.welcome = None;
+        self.say(id, Control::Goodbye);
+        self.sessions.retain(|_, live| live.member != id);
+        self.events.push_back(Event::Ended(id));
+        true
+    }
+
+    /// Returns who may read now, or once the code was used.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(|held| !held.has_ended).map(|held| &held.member)
+    }
+
+    /// Returns the public key by which members know this share.
+    pub const fn key(&self) -> PublicKey {
+        self.identity.public()
+    }
+
+    /// Returns from where a member was heard last, and when.
+    pub fn heard(&self, id: MemberId) -> Option<(Instant, SocketAddr)> {
+        self.sessions.values().filter(|live| live.member == id).filter_map(|live| live.heard).max()
+    }
+
+    /// Takes a datagram. A message of a member is left in `message`, to be answered in its session to this address.
+    pub fn handle_input(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        datagram: &[u8],
+        message: &mut Vec<u8>,
+    ) -> Option<Call> {
+        self.handle_timeout(now);
+        let id = SessionId::of(datagram)?;
+        if id == SessionId::NONE {
+            let reply = self.greet(now, address, Datagram::decode(datagram)?)?;
+            self.transmits.push_back(Transmit { address, bytes: reply });
+            return None;
+        }
+        let Some(live) = self.sessions.get_mut(&id) else {
+            let head = *datagram.first_chunk::<HEAD_BYTES>()?;
+            self.transmits.push_back(Transmit { address, bytes: Datagram::Lost { head }.encode() });
+            return None;
+        };
+        let opened = live.session.open(datagram, message)?;
+        let was_used = live.heard.replace((now, address)).is_some();
+        let call = Call { member: live.member, session: Arc::clone(&live.session) };
+        if !was_used {
+            self.make_room(call.member);
+        }
+        (opened == Opened::Message).then_some(call)
+    }
+
+    /// Ends what is over, and answers wrong guesses.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let is_over = |held: &&Held| !held.has_ended && held.member.until <= now;
+        let over: Vec<_> = self.members.values().filter(is_over).map(|held| held.member.id).collect();
+        over.into_iter().for_each(|id| _ = self.end(id));
+        while self.late.front().is_some_and(|(due, _)| *due <= now) {
+            self.transmits.extend(self.late.pop_front().map(|(_, transmit)| transmit));
+        }
+    }
+
+    /// Returns the next datagram to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// Returns what has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns when [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let ends = self.members().map(|member| member.until);
+        ends.chain(self.late.front().map(|(due, _)| *due)).min()
+    }
+
+    fn draw_code(&mut self) -> Code {
+        let code = Code::draw(self.next_number);
+        self.next_number = self.next_number.saturating_add(1);
+        code
+    }
+
+    /// Says something to wherever a member was heard from.
+    fn say(&mut self, id: MemberId, control: Control) {
+        for live in self.sessions.values().filter(|live| live.member == id) {
+            let Some((_, address)) = live.heard else { continue };
+            let mut bytes = Vec::new();
+            live.session.seal_control(control, &mut bytes);
+            self.transmits.push_back(Transmit { address, bytes });
+        }
+    }
+
+    /// Answers who has no session yet.
+    fn greet(&mut self, now: Instant, address: SocketAddr, datagram: Datagram<'_>) -> Option<Vec<u8>> {
+        match datagram {
+            Datagram::Hello { attempt, number, share } => self.offer(now, address, attempt, number, &share),
+            Datagram::Proof { attempt, number, cookie, share, handshake } => {
+                let periods = [self.period(now), self.period(now).wrapping_sub(1)];
+                if !periods.iter().any(|&period| self.cookie(&attempt, address, period) == cookie) {
+                    return None;
+                }
+                self.check_proof(now, address, (attempt, number, &share), handshake)
+            }
+            Datagram::Return { attempt, member, handshake } => {
+                self.take_back(now, attempt, member, handshake)
+            }
+            Datagram::Offer { .. }
+            | Datagram::Welcome { .. }
+            | Datagram::Refusal { .. }
+            | Datagram::Lost { .. } => None,
+        }
+    }
+
+    /// Answers who has a code: the other half of the agreement, whether the words are right or not. Nothing is kept.
+    fn offer(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        attempt: Attempt,
+        number: u16,
+        share: &Share,
+    ) -> Option<Vec<u8>> {
+        let cookie = self.cookie(&attempt, address, self.period(now));
+        // Who has used the code may not have heard the answer.
+        let Some(code) = self.code(number) else {
+            let reason = Refusal::WrongCode;
+            return Some(Datagram::Refusal { attempt, reason }.encode());
+        };
+        let code = code.clone();
+        self.may_compute(now).then(|| {
+            let (share, _) = answer(&code, &self.secret, share);
+            Datagram::Offer { attempt, cookie, share }.encode()
+        })
+    }
+
+    /// Makes a member of who proves to have the code. A wrong guess is answered late, and the third withdraws the code.
+    fn check_proof(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        (attempt, number, share): (Attempt, u16, &Share),
+        handshake: &[u8],
+    ) -> Option<Vec<u8>> {
+        let welcomed = self.members.values().filter_map(|held| held.welcome.as_ref());
+        if let Some((_, again)) = welcomed.into_iter().find(|(welcomed, _)| *welcomed == attempt) {
+            return Some(again.clone());
+        }
+        let refusal = Datagram::Refusal { attempt, reason: Refusal::WrongCode }.encode();
+        let id = self
+            .members()
+            .find(|it| it.code.as_ref().is_some_and(|code| code.number() == number))
+            .map(|it| it.id);
+        let Some(id) = id else { return Some(refusal) };
+        if !self.may_compute(now) {
+            return None;
+        }
+        let code = self.code(number)?.clone();
+        let (_, key) = answer(&code, &self.secret, share);
+        let proven = key.and_then(|key| {
+            let mut noise = Handshake::answer_code(&key, &attempt);
+            let payload = noise.read(handshake)?;
+            let (&key, label) = payload.split_first_chunk()?;
+            (label.len() <= MAX_LABEL_BYTES).then(|| (noise, PublicKey(key), label.to_vec()))
+        });
+        let Some((noise, key, label)) = proven else {
+            self.note_wrong_guess(now, id, Transmit { address, bytes: refusal });
+            return None;
+        };
+        let session = SessionId::draw();
+        let welcome = self.welcome(now, attempt, noise, id, session)?;
+        let held = self.members.get_mut(&id)?;
+        // The code is spent.
+        held.member.code = None;
+        held.member.key = Some(key);
+        held.member.label = label;
+        held.welcome = Some((attempt, welcome.clone()));
+        self.events.push_back(Event::Joined(id, address));
+        Some(welcome)
+    }
+
+    /// Opens a session for who is a member already.
+    fn take_back(
+        &mut self,
+        now: Instant,
+        attempt: Attempt,
+        id: MemberId,
+        handshake: &[u8],
+    ) -> Option<Vec<u8>> {
+        let Some(key) = self.members.get(&id).and_then(|held| held.member.key) else {
+            return Some(Datagram::Refusal { attempt, reason: Refusal::Unknown }.encode());
+        };
+        if !self.may_compute(now) {
+            return None;
+        }
+        let mut noise = Handshake::answer_member(&self.identity, key, &attempt);
+        noise.read(handshake)?;
+        let has_ended = self.members.get(&id).is_none_or(|held| held.has_ended);
+        let session = if has_ended { SessionId::NONE } else { SessionId::draw() };
+        self.welcome(now, attempt, noise, id, session)
+    }
+
+    /// Ends a handshake: says which session it is, and keeps its keys. [`SessionId::NONE`] says that there is none any more.
+    fn welcome(
+        &mut self,
+        now: Instant,
+        attempt: Attempt,
+        mut noise: Handshake,
+        id: MemberId,
+        session: SessionId,
+    ) -> Option<Vec<u8>> {
+        let remaining = self.members.get(&id)?.member.until.saturating_duration_since(now);
+        let payload = [
+            &session.0[..],
+            &id.0,
+            &self.identity.public().0,
+            &millis(remaining).to_be_bytes(),
+            self.title.as_bytes(),
+        ];
+        let mut handshake = Vec::new();
+        noise.write(&payload.concat(), &mut handshake)?;
+        if session != SessionId::NONE {
+            let session = Arc::new(Session::new(session, noise.finish()?));
+            self.sessions.insert(session.id(), Live { member: id, session, heard: None, opened: now });
+            self.make_room(id);
+        }
+        Some(Datagram::Welcome { attempt, handshake: &handshake }.encode())
+    }
+
+    /// Closes the sessions of a member that are too many.
+    fn make_room(&mut self, member: MemberId) {
+        for (is_used, most) in [(false, MAX_UNUSED), (true, MAX_SESSIONS)] {
+            let mut of_kind: Vec<_> = self
+                .sessions
+                .iter()
+                .filter(|(_, live)| live.member == member && live.heard.is_some() == is_used)
+                .map(|(id, live)| (live.heard.map_or(live.opened, |(at, _)| at), *id))
+                .collect();
+            of_kind.sort();
+            let surplus = of_kind.len().saturating_sub(most);
+            of_kind[..surplus].iter().for_each(|(_, id)| drop(self.sessions.remove(id)));
+        }
+    }
+
+    fn note_wrong_guess(&mut self, now: Instant, id: MemberId, refusal: Transmit) {
+        if self.late.len() < MAX_LATE {
+            self.late.push_back((now + LATE, refusal));
+        }
+        let Some(held) = self.members.get_mut(&id) else { return };
+        held.wrong_guesses += 1;
+        if held.wrong_guesses < MAX_WRONG_GUESSES {
+            return;
+        }
+        held.wrong_guesses = 0;
+        held.member.withdrawn += 1;
+        held.member.code = None;
+        if held.member.withdrawn < MAX_WITHDRAWN {
+            let code = self.draw_code();
+            self.members.entry(id).and_modify(|held| held.member.code = Some(code));
+        }
+        self.events.push_back(Event::Withdrawn(id));
+    }
+
+    /// Returns the code with this number.
+    fn code(&self, number: u16) -> Option<&Code> {
+        self.members().filter_map(|member| member.code.as_ref()).find(|code| code.number() == number)
+    }
+
+    /// Whether keys may be computed for one more handshake.
+    fn may_compute(&mut self, now: Instant) -> bool {
+        let (since, count) = &mut self.handshakes;
+        if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count <= MAX_HANDSHAKES
+    }
+
+    fn period(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_secs() / COOKIE_TIME.as_secs()
+    }
+
+    /// Returns what only who receives at this address can send back.
+    fn cookie(&self, attempt: &Attempt, address: SocketAddr, period: u64) -> Cookie {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher.update(b"nfsw share: cookie").update(attempt).update(&period.to_be_bytes());
+        hasher.update(address.to_string().as_bytes());
+        *hasher.finalize().as_bytes().first_chunk().expect("it has 32 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests;

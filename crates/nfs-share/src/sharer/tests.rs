@@ -1,0 +1,342 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{Join, Joined, Membership, OVERHEAD_BYTES};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn here() -> SocketAddr {
+    "192.168.1.7:5000".parse().unwrap()
+}
+
+fn epoch() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch of virtual time")]
+    Instant::now()
+}
+
+fn sharer(now: Instant) -> Sharer {
+    Sharer::new(Identity::draw(), "trip", now)
+}
+
+fn code(sharer: &Sharer, id: MemberId) -> Code {
+    sharer.members().find(|member| member.id == id).unwrap().code.clone().unwrap()
+}
+
+/// Moves datagrams between both ends, without loss, for two seconds.
+fn run(
+    sharer: &mut Sharer,
+    join: &mut Join,
+    mut now: Instant,
+    from: SocketAddr,
+) -> Option<Result<Joined, Refusal>> {
+    for _ in 0..200 {
+        if let Some(datagram) = join.poll_transmit(now).map(<[u8]>::to_vec) {
+            assert!(sharer.handle_input(now, from, &datagram, &mut Vec::new()).is_none());
+            while let Some(Transmit { address, bytes }) = sharer.poll_transmit() {
+                assert_eq!(address, from);
+                assert!(bytes.len() <= 3 * datagram.len(), "{} for {}", bytes.len(), datagram.len());
+                join.handle_input(now, &bytes);
+            }
+        }
+        sharer.handle_timeout(now);
+        while let Some(Transmit { bytes, .. }) = sharer.poll_transmit() {
+            join.handle_input(now, &bytes);
+        }
+        if let Some(result) = join.poll_result() {
+            return Some(result);
+        }
+        now += Duration::from_millis(10);
+    }
+    None
+}
+
+fn join(sharer: &mut Sharer, code: &Code, now: Instant) -> Option<Result<Joined, Refusal>> {
+    run(sharer, &mut Join::with_code(code.clone(), "sophia", now), now, here())
+}
+
+fn come_back(sharer: &mut Sharer, membership: &Membership, now: Instant) -> Option<Result<Joined, Refusal>> {
+    run(sharer, &mut Join::as_member(membership, now).unwrap(), now, here())
+}
+
+/// What the sharer takes of a message that this session sends.
+fn call(
+    sharer: &mut Sharer,
+    session: &Session,
+    now: Instant,
+    from: SocketAddr,
+) -> Option<(MemberId, Vec<u8>)> {
+    let (mut datagram, mut message) = (Vec::new(), Vec::new());
+    session.seal(b"call", &mut datagram);
+    let call = sharer.handle_input(now, from, &datagram, &mut message)?;
+    Some((call.member, message))
+}
+
+#[test]
+fn a_code_makes_one_member_who_comes_back_from_anywhere() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let code = code(&sharer, id);
+    let Joined { session, membership, remaining, title } = join(&mut sharer, &code, now).unwrap().unwrap();
+    assert_eq!((&title[..], membership.member), ("trip", id));
+    assert!(remaining <= HOUR && remaining > HOUR - Duration::from_secs(1));
+    assert_eq!(membership.sharer, sharer.key());
+    assert_eq!(sharer.poll_event(), Some(Event::Joined(id, here())));
+    assert_eq!(sharer.members().next().unwrap().label, b"sophia");
+    // It is spent.
+    assert_eq!(join(&mut sharer, &code, now).unwrap().unwrap_err(), Refusal::WrongCode);
+    // A session belongs to no address.
+    for from in ["192.168.1.7:5000", "10.0.0.1:1"] {
+        assert_eq!(call(&mut sharer, &session, now, from.parse().unwrap()), Some((id, b"call".to_vec())));
+    }
+    assert_eq!(sharer.heard(id), Some((now, "10.0.0.1:1".parse().unwrap())));
+    // A sharer that was started again knows its members, not its sessions.
+    let mut again = Sharer::new(sharer.identity.clone(), "trip", now);
+    sharer.members().cloned().for_each(|member| again.restore(member));
+    assert_eq!(call(&mut again, &session, now, here()), None);
+    let mut lost = Vec::new();
+    session.seal(b"call", &mut lost);
+    again.handle_input(now, here(), &lost, &mut Vec::new());
+    assert!(matches!(
+        Datagram::decode(&again.poll_transmit().unwrap().bytes),
+        Some(Datagram::Lost { head }) if head[..8] == session.id().0
+    ));
+    again.transmits.clear();
+    let kept = Membership::from_bytes(&membership.to_bytes());
+    let back = come_back(&mut again, &kept, now).unwrap().unwrap();
+    assert_eq!(call(&mut again, &back.session, now, here()), Some((id, b"call".to_vec())));
+}
+
+#[test]
+fn an_answer_that_is_lost_is_given_again() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let mut join = Join::with_code(code(&sharer, id), "", now);
+    let mut received = 0;
+    let (mut time, mut result) = (now, None);
+    while result.is_none() {
+        if let Some(datagram) = join.poll_transmit(time).map(<[u8]>::to_vec) {
+            sharer.handle_input(time, here(), &datagram, &mut Vec::new());
+        }
+        while let Some(transmit) = sharer.poll_transmit() {
+            // Two of three are lost.
+            received += 1;
+            if received % 3 == 0 {
+                join.handle_input(time, &transmit.bytes);
+            }
+        }
+        result = join.poll_result();
+        time += Duration::from_millis(10);
+        assert!(time < now + Duration::from_secs(10));
+    }
+    let joined = result.unwrap().unwrap();
+    assert!(call(&mut sharer, &joined.session, time, here()).is_some());
+    assert_eq!(sharer.members().count(), 1);
+}
+
+#[test]
+fn three_wrong_guesses_withdraw_a_code_and_are_answered_late() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let (id, other) = (sharer.invite(now + HOUR), sharer.invite(now + HOUR));
+    let (first, others) = (code(&sharer, id), code(&sharer, other));
+    let mut time = now;
+    for guess in 1..=MAX_WRONG_GUESSES * MAX_WITHDRAWN {
+        let number = sharer.members().find(|it| it.id == id).unwrap().code.as_ref().unwrap().number();
+        let wrong: Code = format!("{number}-zoo-zone").parse().unwrap();
+        let mut guesser = Join::with_code(wrong, "", time);
+        let hello = guesser.poll_transmit(time).unwrap().to_vec();
+        sharer.handle_input(time, here(), &hello, &mut Vec::new());
+        guesser.handle_input(time, &sharer.poll_transmit().unwrap().bytes);
+        let proof = guesser.poll_transmit(time).unwrap().to_vec();
+        sharer.handle_input(time, here(), &proof, &mut Vec::new());
+        assert_eq!(sharer.poll_transmit(), None, "not before a second is over");
+        time += LATE;
+        assert_eq!(sharer.poll_timeout(), Some(time));
+        sharer.handle_timeout(time);
+        guesser.handle_input(time, &sharer.poll_transmit().unwrap().bytes);
+        assert_eq!(guesser.poll_result().unwrap().unwrap_err(), Refusal::WrongCode);
+        let withdrawn = (guess % MAX_WRONG_GUESSES == 0).then_some(Event::Withdrawn(id));
+        assert_eq!(sharer.poll_event(), withdrawn, "guess {guess}");
+    }
+    // Who guesses for ever gets no further code; others keep theirs.
+    assert_eq!(sharer.members().find(|it| it.id == id).unwrap().code, None);
+    assert_eq!(join(&mut sharer, &first, time).unwrap().unwrap_err(), Refusal::WrongCode);
+    assert!(join(&mut sharer, &others, time).unwrap().is_ok());
+}
+
+#[test]
+fn a_guess_from_an_address_that_hears_nothing_is_none() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let first = code(&sharer, id);
+    for forged in 0..1000_u16 {
+        let attempt = crate::random();
+        let proof = Datagram::Proof {
+            attempt,
+            number: first.number(),
+            cookie: crate::random(),
+            share: [9; 33],
+            handshake: &[0; 80],
+        };
+        let from = SocketAddr::from(([10, 1, (forged >> 8) as u8, forged as u8], 9));
+        sharer.handle_input(now, from, &proof.encode(), &mut Vec::new());
+        assert_eq!(sharer.poll_transmit(), None);
+    }
+    assert_eq!((sharer.poll_event(), sharer.late.len()), (None, 0));
+    assert!(join(&mut sharer, &first, now).unwrap().is_ok());
+}
+
+#[test]
+fn at_the_end_sessions_close_and_nobody_comes_back() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let (first, second) = (sharer.invite(now + HOUR), sharer.invite(now + 2 * HOUR));
+    let [one, two] = [first, second].map(|id| {
+        let code = code(&sharer, id);
+        join(&mut sharer, &code, now).unwrap().unwrap()
+    });
+    for joined in [&one, &two] {
+        call(&mut sharer, &joined.session, now, here()).unwrap();
+    }
+    while sharer.poll_event().is_some() {}
+    assert!(sharer.extend(first, now + HOUR / 2, now));
+    let told = sharer.poll_transmit().unwrap();
+    let opened = one.session.open(&told.bytes, &mut Vec::new());
+    assert_eq!(opened, Some(Opened::Control(Control::Remaining(HOUR / 2))));
+    let over = now + HOUR / 2;
+    assert_eq!(sharer.poll_timeout(), Some(over));
+    sharer.handle_timeout(over);
+    assert_eq!(sharer.poll_event(), Some(Event::Ended(first)));
+    let goodbye = sharer.poll_transmit().unwrap();
+    assert_eq!(one.session.open(&goodbye.bytes, &mut Vec::new()), Some(Opened::Control(Control::Goodbye)));
+    assert_eq!(call(&mut sharer, &one.session, over, here()), None);
+    sharer.transmits.clear();
+    assert_eq!(come_back(&mut sharer, &one.membership, over).unwrap().unwrap_err(), Refusal::Ended);
+    assert!(call(&mut sharer, &two.session, over, here()).is_some());
+    assert!(!sharer.extend(first, over + HOUR, over) && sharer.end(second) && !sharer.end(second));
+    assert_eq!(sharer.members().count(), 0);
+}
+
+#[test]
+fn who_repeats_recorded_datagrams_closes_no_session() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let code = code(&sharer, id);
+    let joined = join(&mut sharer, &code, now).unwrap().unwrap();
+    let (mut datagram, mut message) = (Vec::new(), Vec::new());
+    joined.session.seal(b"call", &mut datagram);
+    assert!(sharer.handle_input(now, here(), &datagram, &mut message).is_some());
+    assert!(sharer.handle_input(now, here(), &datagram, &mut message).is_none(), "a second time");
+    let mut back = Join::as_member(&joined.membership, now).unwrap();
+    let recorded = back.poll_transmit(now).unwrap().to_vec();
+    for _ in 0..100 {
+        sharer.handle_input(now, here(), &recorded, &mut Vec::new());
+    }
+    assert_eq!(sharer.sessions.len(), 1 + MAX_UNUSED);
+    sharer.transmits.clear();
+    assert!(call(&mut sharer, &joined.session, now, here()).is_some());
+    // As many as one is ever likely to need.
+    for _ in 0..20 {
+        let session = come_back(&mut sharer, &joined.membership, now + HOUR / 2).unwrap().unwrap().session;
+        assert!(call(&mut sharer, &session, now + HOUR / 2, here()).is_some());
+    }
+    assert!(sharer.sessions.len() <= MAX_SESSIONS + MAX_UNUSED);
+}
+
+#[test]
+fn forged_answers_keep_nobody_from_the_true_one() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let mut join = Join::with_code(code(&sharer, id), "", now);
+    let hello = join.poll_transmit(now).unwrap().to_vec();
+    sharer.handle_input(now, here(), &hello, &mut Vec::new());
+    join.handle_input(now, &sharer.poll_transmit().unwrap().bytes);
+    let proof = join.poll_transmit(now).unwrap().to_vec();
+    sharer.handle_input(now, here(), &proof, &mut Vec::new());
+    let welcome = sharer.poll_transmit().unwrap().bytes;
+    let mut forged = welcome.clone();
+    for changed in 26..welcome.len() {
+        forged[changed] ^= 1;
+        join.handle_input(now, &forged);
+        forged[changed] ^= 1;
+    }
+    assert!(join.poll_result().is_none());
+    join.handle_input(now, &welcome);
+    assert!(call(&mut sharer, &join.poll_result().unwrap().unwrap().session, now, here()).is_some());
+}
+
+/// Allow, stop, expiry and reconnect at random: at no instant does anybody get a message through whom the list does not name.
+#[test]
+fn nobody_is_heard_whom_the_list_does_not_name() {
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let start = epoch();
+        let (mut now, mut sharer) = (start, sharer(start));
+        // Who may read until when, by our own books, and who holds what.
+        let mut allowed: BTreeMap<MemberId, Instant> = BTreeMap::new();
+        let mut held: Vec<Joined> = Vec::new();
+        for _ in 0..120 {
+            now += Duration::from_secs(random.u64(0..120));
+            let ids: Vec<_> = allowed.keys().copied().collect();
+            match random.u8(0..8) {
+                0 | 1 => {
+                    let until = now + Duration::from_secs(random.u64(1..1200));
+                    let id = sharer.invite(until);
+                    let code = code(&sharer, id);
+                    held.push(join(&mut sharer, &code, now).unwrap().unwrap());
+                    allowed.insert(id, until);
+                }
+                2 if !ids.is_empty() => {
+                    let id = ids[random.usize(..ids.len())];
+                    let is_on = allowed[&id] > now;
+                    sharer.handle_timeout(now);
+                    assert_eq!(sharer.end(id), is_on, "seed {seed}");
+                    allowed.insert(id, start);
+                }
+                3 if !ids.is_empty() => {
+                    let id = ids[random.usize(..ids.len())];
+                    let until = now + Duration::from_secs(random.u64(1..600));
+                    sharer.handle_timeout(now);
+                    if sharer.extend(id, until, now) {
+                        assert!(allowed[&id] > now, "seed {seed}");
+                        allowed.insert(id, until);
+                    }
+                }
+                4 if !held.is_empty() => {
+                    let at = random.usize(..held.len());
+                    sharer.transmits.clear();
+                    let back = come_back(&mut sharer, &held[at].membership, now).unwrap();
+                    let is_on = allowed[&held[at].membership.member] > now;
+                    assert_eq!(back.is_ok(), is_on, "seed {seed}");
+                    held.extend(back.ok());
+                }
+                _ if !held.is_empty() => {
+                    let joined = &held[random.usize(..held.len())];
+                    let heard = call(&mut sharer, &joined.session, now, here());
+                    let member = joined.membership.member;
+                    assert!(heard.is_none() || allowed[&member] > now, "seed {seed}");
+                    assert!(heard.is_none_or(|(id, _)| id == member), "seed {seed}");
+                }
+                _ => {}
+            }
+            sharer.transmits.clear();
+        }
+        let named: BTreeSet<_> = sharer.members().map(|member| member.id).collect();
+        sharer.handle_timeout(now);
+        assert!(named.iter().all(|id| allowed[id] > start), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_datagram_of_the_largest_size_fits() {
+    let (one, two) = crate::session::tests::pair();
+    let (mut datagram, mut message) = (Vec::new(), Vec::new());
+    one.seal(&vec![7; 65_507 - OVERHEAD_BYTES], &mut datagram);
+    assert_eq!(datagram.len(), 65_507);
+    assert_eq!(two.open(&datagram, &mut message), Some(Opened::Message));
+}

@@ -1,0 +1,204 @@
+//! A share and those who use it, on loopback: as a program that embeds both would.
+
+#![expect(clippy::disallowed_methods, reason = "an embedder reads the clock")]
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use nfs_share::{Code, Event, Greeting, Identity, MemberId, Membership, Share, ShareChannel, Sharer};
+use nfs_wireless_client::{Client, ClientConfig, Error, Fs};
+use nfs_wireless_server::{Access, Directory, DirectoryConfig};
+use tokio::{net::UdpSocket, time::timeout};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn files(path: &Path) -> Directory {
+    let mut config = DirectoryConfig::default();
+    config.access = Access::ReadOnly;
+    Directory::open(path, config).unwrap()
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index * index / 7) as u8).collect()
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["trip", "documents"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("file"), [name.as_bytes(), &content(300_000)].concat())
+            .unwrap();
+    }
+    folder
+}
+
+async fn share() -> (Share, tokio::sync::mpsc::UnboundedReceiver<Event>) {
+    let sharer = Sharer::new(Identity::draw(), "photos", Instant::now());
+    Share::bind("127.0.0.1:0".parse().unwrap(), sharer).await.unwrap()
+}
+
+fn code(share: &Share, id: MemberId) -> Code {
+    share.members().into_iter().find(|member| member.id == id).unwrap().code.unwrap()
+}
+
+/// What an embedder keeps of a session.
+type Kept = Arc<Mutex<Option<Membership>>>;
+
+fn channel(address: SocketAddr, greeting: Greeting) -> (ClientConfig, Kept) {
+    let kept = Kept::default();
+    let keep = Arc::clone(&kept);
+    let channel = ShareChannel::new(address, greeting, "sophia's laptop", move |joined| {
+        *keep.lock().unwrap() = Some(joined.membership.clone());
+    });
+    let channel: Arc<dyn nfs_wireless_client::Channel> = Arc::new(channel);
+    (ClientConfig::default().with_channel(channel), kept)
+}
+
+async fn connect(address: SocketAddr, code: Code) -> Result<(Fs, Kept), Error> {
+    let (config, kept) = channel(address, Greeting::Code(code));
+    Ok((Fs::new(Client::connect("", b"/", config).await?, "/"), kept))
+}
+
+#[tokio::test]
+async fn each_member_reads_what_it_was_given_and_nobody_writes() {
+    let (folder, (share, mut events)) = (folder(), share().await);
+    let until = Instant::now() + HOUR;
+    for name in ["trip", "documents"] {
+        let id = share.invite(until, files(&folder.path().join(name)));
+        let code = code(&share, id);
+        let (fs, _) = connect(share.local_addr(), code.clone()).await.unwrap();
+        assert!(matches!(events.recv().await, Some(Event::Joined(joined, _)) if joined == id));
+        assert_eq!(fs.read("file").await.unwrap(), [name.as_bytes(), &content(300_000)].concat());
+        assert!(fs.read("../documents/file").await.is_err());
+        let refused = fs.write("new", "x").await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        assert!(share.served(id).read_bytes >= 300_000);
+        let again = connect(share.local_addr(), code).await.unwrap_err();
+        assert!(again.to_string().contains("was used already"), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_stopped_or_over_is_gone_within_a_second() {
+    let (folder, (share, _events)) = (folder(), share().await);
+    let stopped = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let short = share.invite(Instant::now() + 2 * SECOND, files(folder.path()));
+    let goes_on = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let [mut one, mut two, mut three] = [None, None, None];
+    for (id, place) in [(stopped, &mut one), (short, &mut two), (goes_on, &mut three)] {
+        *place = Some(connect(share.local_addr(), code(&share, id)).await.unwrap());
+    }
+    let [(one, kept), (two, _), (three, _)] = [one, two, three].map(Option::unwrap);
+    let open = one.open("trip/file").await.unwrap();
+    share.stop(stopped);
+    let asked = Instant::now();
+    let error = timeout(SECOND, one.read("trip/file")).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle, "{error}");
+    assert!(asked.elapsed() < SECOND);
+    drop(open);
+    // Neither does it come back.
+    let membership = kept.lock().unwrap().clone().unwrap();
+    let (config, _) = channel(share.local_addr(), Greeting::Known(membership));
+    let error = timeout(SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+    assert!(two.read("trip/file").await.is_ok());
+    tokio::time::sleep(2 * SECOND).await;
+    let error = timeout(SECOND, two.read("trip/file")).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle, "{error}");
+    assert!(three.read("trip/file").await.is_ok());
+    share.end().await;
+    assert!(timeout(SECOND, three.read("trip/file")).await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_sharer_that_is_started_again_is_read_from_on() {
+    let folder = folder();
+    let identity = Identity::draw();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let sharer = Sharer::new(identity.clone(), "photos", Instant::now());
+    let (share, _events) = Share::bind(listen, sharer).await.unwrap();
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let address = share.local_addr();
+    let (fs, _) = connect(address, code(&share, id)).await.unwrap();
+    let before = fs.read("trip/file").await.unwrap();
+    let members = share.members();
+    drop(share);
+    // It was killed: nothing was said. What is asked for now waits.
+    let waiting = tokio::spawn(async move { fs.read("trip/file").await });
+    tokio::time::sleep(SECOND / 2).await;
+    let sharer = Sharer::new(identity, "photos", Instant::now());
+    // Its tasks may take a moment to end.
+    while std::net::UdpSocket::bind(address).is_err() {
+        tokio::time::sleep(SECOND / 50).await;
+    }
+    let (share, _events) = Share::bind(address, sharer).await.unwrap();
+    for member in members {
+        share.restore(member, files(folder.path()));
+    }
+    assert_eq!(timeout(10 * SECOND, waiting).await.unwrap().unwrap().unwrap(), before);
+}
+
+/// Everything that travels is seen by somebody in between, who changes nothing.
+#[tokio::test]
+async fn who_listens_learns_no_name_and_no_byte() {
+    let (folder, (share, _events)) = (folder(), share().await);
+    let secret = b"a name and a content that nobody else may see";
+    fs::write(folder.path().join("secret-name-of-a-file"), secret).unwrap();
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let between = relay(share.local_addr(), Arc::clone(&seen)).await;
+    let code = code(&share, id);
+    let (fs, _) = connect(between, code.clone()).await.unwrap();
+    assert_eq!(fs.read("secret-name-of-a-file").await.unwrap(), secret);
+    let seen = seen.lock().unwrap().concat();
+    assert!(seen.len() > 2000);
+    for word in [&b"secret-name"[..], &secret[..], b"sophia", b"photos", &code.to_string().as_bytes()[2..]] {
+        assert!(!seen.windows(word.len()).any(|part| part == word), "{}", word.escape_ascii());
+    }
+}
+
+/// Carries datagrams between one client and a share, and keeps them.
+async fn relay(to: SocketAddr, seen: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
+    let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = front.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut backs: Vec<(SocketAddr, Arc<UdpSocket>)> = Vec::new();
+        let mut buffer = vec![0; 65_536];
+        loop {
+            let Ok((length, from)) = front.recv_from(&mut buffer).await else { continue };
+            seen.lock().unwrap().push(buffer[..length].to_vec());
+            let known = backs.iter().find(|(known, _)| *known == from).map(|(_, back)| Arc::clone(back));
+            let back = match known {
+                Some(back) => back,
+                None => {
+                    let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+                    back.connect(to).await.unwrap();
+                    backs.push((from, Arc::clone(&back)));
+                    tokio::spawn(answers(Arc::clone(&back), Arc::clone(&front), from, Arc::clone(&seen)));
+                    back
+                }
+            };
+            let _ = back.send(&buffer[..length]).await;
+        }
+    });
+    address
+}
+
+async fn answers(
+    back: Arc<UdpSocket>,
+    front: Arc<UdpSocket>,
+    to: SocketAddr,
+    seen: Arc<Mutex<Vec<Vec<u8>>>>,
+) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(length) = back.recv(&mut buffer).await {
+        seen.lock().unwrap().push(buffer[..length].to_vec());
+        let _ = front.send_to(&buffer[..length], to).await;
+    }
+}
