@@ -8,8 +8,8 @@ mod pinger;
 mod roaming;
 
 pub(crate) use self::names::{BUSY_PAUSES, place};
+pub use self::{give::is_reservation, names::SpecialFile, pinger::Pinger};
 use self::{inner::InnerExports, names::Marks};
-pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
     fmt, mem,
