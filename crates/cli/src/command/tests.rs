@@ -422,7 +422,7 @@ async fn a_move_that_ended_early_is_completed_by_the_same_command_and_never_nest
             fs::create_dir(server.path("/old")).unwrap();
             fs::write(server.path("/old/file"), "moved").unwrap();
             let is_done = action == Action::DropReply;
-            let rule = Rule::always(Procedure::Rename, action.clone());
+            let rule = Rule::always(Procedure::Rename, action);
             server.service(|service| service.set_faults(Faults::from(vec![rule])));
             killed_at_rename(&server, &["mv", "-n", "@/old", "@/new"]).await;
             assert!(server.path("/new").is_dir());
