@@ -341,6 +341,9 @@ async fn setattr_may_be_repeated_and_its_guard_is_settled_by_the_attributes() {
     both(Faults::default(), async |bench| {
         let file = bench.other.create(bench.root(), b"file", mode(0o600)).await.unwrap().handle;
         bench.lossy(Procedure::Setattr, bench.client.set_attributes(file, mode(0o640))).await.unwrap();
+        let size = SetAttributes { size: Some(5), ..SetAttributes::default() };
+        bench.lossy(Procedure::Setattr, bench.client.set_attributes(file, size)).await.unwrap();
+        assert_eq!(bench.other.metadata(file).await.unwrap().size, 5);
         let ctime = bench.other.metadata(file).await.unwrap().ctime;
         let guarded = bench.client.set_attributes_if(file, mode(0o400), ctime);
         bench.lossy(Procedure::Setattr, guarded).await.unwrap();

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use nfs_wireless_client::{
-    Client, ClientConfig, Error, FileHandle, NfsStatus, Procedure, RetryPolicy, SetAttributes, Stability,
+    Client, ClientConfig, Error, FileHandle, Fs, NfsStatus, Procedure, RetryPolicy, SetAttributes, Stability,
     TransportChoice,
 };
-use nfs_wireless_server::{Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When};
+use nfs_wireless_server::{
+    Action, Calls, Faults, Memory, Rule, Server, Service, ServiceConfig, When, nfs3_types::nfs3::nfstime3,
+};
 
 struct Bench {
     server: Server,
@@ -148,6 +150,102 @@ async fn an_old_name_is_removed_only_if_both_names_are_the_files() {
     }
 }
 
+/// Two moves of one file to two names: one of them is first, and the other finds no file.
+#[tokio::test]
+async fn a_file_that_somebody_else_moves_meanwhile_gets_one_name() {
+    for replaces in [false, true] {
+        let bench = Bench::new(&["old", "theirs"], Faults::default()).await;
+        let ([old, theirs], root) =
+            ([bench.file("old").await, bench.file("theirs").await], bench.other.root());
+        let lost = Rule::always(Procedure::Lookup, Action::DropCall);
+        bench.server.with_service(|service| service.set_faults(Faults::from(vec![lost])));
+        let other = async {
+            while bench.contents("new").is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            bench.other.rename(old, (root, b"old"), (root, b"elsewhere")).await.unwrap();
+            if replaces {
+                bench.other.rename(theirs, (root, b"theirs"), (root, b"old")).await.unwrap();
+            }
+            bench.server.with_service(|service| service.set_faults(Faults::default()));
+        };
+        let (renamed, ()) =
+            tokio::join!(bench.client.rename_if_free(old, bench.at("old"), bench.at("new")), other);
+        assert_eq!(renamed.unwrap_err().status(), Some(NfsStatus::NOENT));
+        assert_eq!(bench.both(), [replaces.then(|| "theirs".to_owned()), None]);
+        assert_eq!(bench.contents("elsewhere").as_deref(), Some("old"));
+    }
+}
+
+/// However many it has by the reply to LINK.
+#[tokio::test]
+async fn a_link_of_a_file_with_unknown_names_is_looked_up() {
+    let bench = Bench::new(&["old"], Faults::default()).await;
+    let (old, root) = (bench.file("old").await, bench.client.root());
+    bench.client.hard_link(old, root, b"again").await.unwrap();
+    let looked = || {
+        let lookup = Procedure::Lookup.number() as usize;
+        bench.server.with_service(|service| service.stats().served[lookup])
+    };
+    let before = looked();
+    bench.client.hard_link(old, root, b"new").await.unwrap();
+    assert_eq!(looked() - before, 1);
+}
+
+/// Whoever makes the file between the look at its name and the call that was to make it.
+#[tokio::test]
+async fn what_is_written_by_path_is_all_that_the_file_has() {
+    for theirs in ["longer", "link", "directory"] {
+        let bench = Bench::new(&["longer", "target"], Faults::default()).await;
+        let root = bench.other.root();
+        bench.other.symlink(root, b"link", b"target").await.unwrap();
+        bench.other.mkdir(root, b"directory", SetAttributes::default()).await.unwrap();
+        let file = bench.file(theirs).await;
+        let lost = Rule::always(Procedure::Create, Action::DropCall);
+        bench.server.with_service(|service| service.set_faults(Faults::from(vec![lost])));
+        let other = async {
+            while bench.server.with_service(|service| service.stats().dropped_calls) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            bench.other.rename(file, (root, theirs.as_bytes()), (root, b"new")).await.unwrap();
+            bench.server.with_service(|service| service.set_faults(Faults::default()));
+        };
+        let fs = Fs::new(bench.client.clone(), "/");
+        let (written, ()) = tokio::join!(fs.write("new", "ours"), other);
+        match theirs {
+            "directory" => assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::IsADirectory),
+            "link" => {
+                written.unwrap();
+                assert_eq!(bench.contents("target").as_deref(), Some("ours"));
+            }
+            _ => {
+                written.unwrap();
+                assert_eq!(bench.contents("new").as_deref(), Some("ours"));
+            }
+        }
+    }
+}
+
+/// More names than are kept at the same time.
+#[tokio::test]
+async fn a_large_directory_is_removed_part_by_part() {
+    const FILES: usize = 6000;
+    const DIRECTORIES: usize = 5000;
+    let bench = Bench::new(&["other"], Faults::default()).await;
+    bench.server.with_service(|service| {
+        let (memory, now) = (service.backend(), nfstime3::default());
+        for number in 0..FILES {
+            memory.write_file(now, format!("/top/files/{number:0200}").as_bytes(), &[]).unwrap();
+        }
+        for number in 0..DIRECTORIES {
+            memory.write_file(now, format!("/top/directories/{number:0200}/file").as_bytes(), &[]).unwrap();
+        }
+    });
+    Fs::new(bench.other.clone(), "/").remove_dir_all("top").await.unwrap();
+    assert!(bench.other.lookup(bench.other.root(), b"top").await.is_err());
+    assert_eq!(bench.contents("other").as_deref(), Some("other"));
+}
+
 #[tokio::test]
 async fn a_name_that_something_has_is_not_given() {
     for (faults, has_links) in [(Faults::default(), true), (no_links(), false)] {
@@ -286,6 +384,33 @@ async fn a_directory_gets_a_free_name_and_nothing_is_left_where_it_does_not() {
         }
         found.sort();
         assert_eq!(found, names, "{faults:?}");
+    }
+}
+
+/// As a run leaves it that ends between its two calls.
+#[tokio::test]
+async fn a_name_that_was_reserved_is_given_to_the_next_directory_and_to_no_other_file() {
+    for (mode, is_empty, is_given) in [
+        (0o1000, true, Some(true)),
+        (0o1000, false, None),
+        (0o755, true, Some(false)),
+        (0, true, Some(false)),
+    ] {
+        let bench = Bench::new(&["file"], Faults::default()).await;
+        let root = bench.other.root();
+        let old = bench.other.mkdir(root, b"old", SetAttributes::default()).await.unwrap().handle;
+        bench.other.create(old, b"inside", SetAttributes::default()).await.unwrap();
+        let mode = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        let new = bench.other.mkdir(root, b"new", mode).await.unwrap().handle;
+        if !is_empty {
+            bench.other.create(new, b"theirs", SetAttributes::default()).await.unwrap();
+        }
+        let file = bench.file("file").await;
+        assert!(!bench.client.rename_if_free(file, bench.at("file"), bench.at("new")).await.unwrap());
+        let given = bench.client.rename_directory_if_free(old, bench.at("old"), bench.at("new")).await;
+        assert_eq!(given.as_ref().ok().copied(), is_given, "{mode:?}");
+        let now = if is_given == Some(true) { old } else { new };
+        assert_eq!(bench.file("new").await, now, "{mode:?}");
     }
 }
 

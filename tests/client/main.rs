@@ -9,6 +9,7 @@ mod embedded_server;
 mod file_model;
 mod given_names;
 mod given_up;
+mod late_copies;
 mod many_calls;
 mod path_table;
 mod paths;

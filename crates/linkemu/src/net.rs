@@ -15,6 +15,8 @@
 //! # }
 //! ```
 
+use std::future::pending;
+
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::sleep_until,
@@ -22,7 +24,8 @@ use tokio::{
 
 use crate::{ConfigError, Link, LinkConfig, Side, realtime::clock};
 
-/// One end of a link. What is sent once the other end is gone is lost, and nothing more comes when what was under way has arrived.
+/// One end of a link. What is sent once the other end is gone is lost. Nothing more comes when that end sends no more and what was under way
+/// has arrived.
 #[derive(Debug)]
 pub struct Socket {
     sender: UnboundedSender<Vec<u8>>,
@@ -41,7 +44,8 @@ impl Socket {
         self.receiver.recv().await
     }
 
-    /// Returns where datagrams are sent to and come from, for programs that know nothing of links.
+    /// Returns where datagrams are sent to and come from, for programs that know nothing of links. Each of the two may be dropped before the
+    /// other.
     pub fn into_parts(self) -> (UnboundedSender<Vec<u8>>, UnboundedReceiver<Vec<u8>>) {
         (self.sender, self.receiver)
     }
@@ -61,41 +65,75 @@ pub fn pair(config: LinkConfig, seed: u64) -> Result<(Socket, Socket), ConfigErr
     let (host, from_host) = unbounded_channel();
     let (to_mobile, at_mobile) = unbounded_channel();
     let (to_host, at_host) = unbounded_channel();
-    tokio::spawn(run(link, from_mobile, from_host, [to_mobile, to_host]));
+    tokio::spawn(run(link, Way::new(from_mobile, to_host), Way::new(from_host, to_mobile)));
     Ok((Socket { sender: mobile, receiver: at_mobile }, Socket { sender: host, receiver: at_host }))
 }
 
-async fn run(
-    mut link: Link,
-    mut from_mobile: UnboundedReceiver<Vec<u8>>,
-    mut from_host: UnboundedReceiver<Vec<u8>>,
-    [to_mobile, to_host]: [UnboundedSender<Vec<u8>>; 2],
-) {
-    let (mut is_mobile_gone, mut is_host_gone) = (false, false);
+/// What is sent from one end to the other.
+struct Way {
+    from: UnboundedReceiver<Vec<u8>>,
+    /// Whether no more comes from there.
+    is_ended: bool,
+    /// `None` once nothing more can come.
+    to: Option<UnboundedSender<Vec<u8>>>,
+}
+
+impl Way {
+    const fn new(from: UnboundedReceiver<Vec<u8>>, to: UnboundedSender<Vec<u8>>) -> Self {
+        Self { from, is_ended: false, to: Some(to) }
+    }
+
+    /// Takes no more from there.
+    fn end(&mut self) {
+        self.is_ended = true;
+        self.from.close();
+    }
+
+    /// Waits for what is sent, or until nobody is there to receive it.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        match &self.to {
+            Some(to) if !self.is_ended => {
+                tokio::select! {
+                    biased;
+                    payload = self.from.recv() => payload,
+                    () = to.closed() => None,
+                }
+            }
+            _ => pending().await,
+        }
+    }
+}
+
+async fn run(mut link: Link, mut up: Way, mut down: Way) {
     loop {
         let now = clock();
         link.handle_timeout(now);
         while let Some((side, delivery)) = link.poll_transmit(now) {
-            let end = match side {
-                Side::Mobile => &to_mobile,
-                Side::Host => &to_host,
+            let way = match side {
+                Side::Mobile => &down,
+                Side::Host => &up,
             };
             // It may be gone.
-            let _ = end.send(delivery.payload.into());
+            way.to.iter().for_each(|to| _ = to.send(delivery.payload.clone().into()));
         }
         let deadline = link.poll_timeout();
-        if (is_mobile_gone || is_host_gone) && deadline.is_none() {
+        for way in [&mut up, &mut down] {
+            if way.is_ended && deadline.is_none() {
+                way.to = None;
+            }
+        }
+        if up.to.is_none() && down.to.is_none() {
             return;
         }
         tokio::select! {
             biased;
-            payload = from_mobile.recv(), if !is_mobile_gone => match payload {
+            payload = up.next() => match payload {
                 Some(payload) => _ = link.handle_input(clock(), Side::Mobile, payload.into()),
-                None => is_mobile_gone = true,
+                None => up.end(),
             },
-            payload = from_host.recv(), if !is_host_gone => match payload {
+            payload = down.next() => match payload {
                 Some(payload) => _ = link.handle_input(clock(), Side::Host, payload.into()),
-                None => is_host_gone = true,
+                None => down.end(),
             },
             () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
         }
@@ -143,5 +181,29 @@ mod tests {
         assert_eq!(host.recv().await, Some(vec![1]));
         host.send([2]);
         assert_eq!(host.recv().await, None, "nothing can come");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_only_receives_goes_on_receiving_and_one_that_only_sends_is_heard() {
+        let (mobile, mut host) = pair(Preset::named("satellite-600").unwrap().config(), 1).unwrap();
+        let (sender, mut receiver) = mobile.into_parts();
+        drop(sender);
+        assert_eq!(host.recv().await, None, "nothing can come");
+        for number in 0..3 {
+            host.send([number]);
+            assert_eq!(receiver.recv().await, Some(vec![number]));
+        }
+        drop(host);
+        assert_eq!(receiver.recv().await, None);
+
+        let (mobile, mut host) = pair(Preset::named("satellite-600").unwrap().config(), 1).unwrap();
+        let (sender, receiver) = mobile.into_parts();
+        drop(receiver);
+        for number in 0..3 {
+            sender.send(vec![number]).unwrap();
+            assert_eq!(host.recv().await, Some(vec![number]));
+        }
+        drop(sender);
+        assert_eq!(host.recv().await, None);
     }
 }

@@ -367,9 +367,14 @@ pub fn is_missing(error: &client::Error) -> bool {
     has_status(error, Status::NOENT)
 }
 
-/// Whether the server answered with this status.
+/// Whether the server refused with this status: not where an earlier attempt may have been carried out.
 pub fn has_status(error: &client::Error, wanted: Status) -> bool {
-    error.status() == Some(wanted)
+    error.status() == Some(wanted) && !matches!(error, client::Error::Ambiguous { .. })
+}
+
+/// Whether a name is taken that was to be that of something new, be it by an earlier attempt of ours.
+pub fn is_taken(error: &client::Error) -> bool {
+    error.status() == Some(Status::EXIST)
 }
 
 /// Returns an error about a name on a server that is taken, as of a call that the server refuses for that.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    fmt::{self, Debug, Formatter},
     future::pending,
     pin::pin,
     sync::{Arc, OnceLock},
@@ -38,13 +39,19 @@ const KEPT_AT_ONCE: usize = 8;
 /// Calls that are being made.
 type Calls = FuturesUnordered<Abortable<BoxFuture<'static, (CallId, Outcome)>>>;
 
-/// What is under way.
+/// What is under way: it goes on where it was when it is driven again.
 #[derive(Default)]
-struct Driver {
+pub(crate) struct Driver {
     calls: Calls,
     handles: BTreeMap<CallId, AbortHandle>,
     /// Asked for by one call, however many programs ask.
     space: Option<BoxFuture<'static, Option<Space>>>,
+}
+
+impl Debug for Driver {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("calls", &self.calls.len()).finish_non_exhaustive()
+    }
 }
 
 /// What is to be waited for.
@@ -58,8 +65,12 @@ struct Next {
 /// Makes calls for as long as it is polled; `told` is called when there are events.
 ///
 /// Until there is a client, the server cannot be asked.
-pub(crate) async fn drive(view: &Arc<View>, server: &OnceLock<Client>, told: impl Fn()) -> Infallible {
-    let mut driver = Driver::default();
+pub(crate) async fn drive(
+    driver: &mut Driver,
+    view: &Arc<View>,
+    server: &OnceLock<Client>,
+    told: impl Fn(),
+) -> Infallible {
     let (mut has_begun, mut beginning) = (false, pin!(sleep(SPACE_AFTER)));
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);

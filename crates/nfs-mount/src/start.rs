@@ -17,10 +17,13 @@ use nfs_files::{
     url::Remote,
 };
 use nfs_wireless_client::{Client, FileHandle};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::Mutex,
+    time::{sleep, timeout},
+};
 
 use crate::{
-    driver,
+    driver::{self, Driver},
     event::{Event, NoDisk},
     hoard::Patterns,
     store::{DiskStore, Holder, Home, Root, pins},
@@ -101,6 +104,7 @@ pub(crate) type RootIdentity = (FileHandle, (u64, u64));
 pub struct Mount {
     options: Options,
     view: Arc<View>,
+    driver: Mutex<Driver>,
     /// The connection, once there is one.
     server: OnceLock<Client>,
     root: RootIdentity,
@@ -138,7 +142,8 @@ impl Mount {
 
     fn new(options: &Options, cache: Cache<Holder>, root: RootIdentity, place: Option<PathBuf>) -> Self {
         let view = Arc::new(View::new(cache, place.as_deref()));
-        Self { options: options.clone(), view, server: OnceLock::new(), root, place }
+        let (driver, server) = Default::default();
+        Self { options: options.clone(), view, driver, server, root, place }
     }
 
     /// Begins with a directory of a server.
@@ -198,11 +203,15 @@ impl Mount {
 
     /// Makes the calls that programs need, finds the server if it was not there at the beginning, and looks what the user pins; `tell`
     /// is told what happens.
+    ///
+    /// The future may be dropped, and another one goes on from there; two at the same time take turns. While none is polled, programs
+    /// that ask for what is not cached wait.
     pub async fn drive(&self, context: Context<'_>, tell: &dyn Fn(Event)) -> Infallible {
         let events = || self.view.take_events().into_iter().for_each(tell);
+        let mut driver = self.driver.lock().await;
         tokio::select! {
             biased;
-            never = driver::drive(&self.view, &self.server, events) => match never {},
+            never = driver::drive(&mut driver, &self.view, &self.server, events) => match never {},
             never = self.seek(context, tell) => match never {},
             never = self.follow_pins() => match never {},
         }

@@ -91,3 +91,34 @@ async fn a_program_mounts_a_directory_and_its_cache_outlives_the_mount_and_the_s
     assert_eq!(error.kind(), ErrorKind::SourceMissing, "{error}");
     assert!(events.take().is_empty());
 }
+
+/// A program may wait in between, and drop what it waits for.
+#[tokio::test]
+async fn a_mount_goes_on_where_it_was_when_it_is_driven_again() {
+    let (server, here) = (Served::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("/photos")).unwrap();
+    fs::write(server.path("/photos/cat.jpg"), vec![7; 100_000]).unwrap();
+    let [point, cache] = ["point", "cache"].map(|name| here.path().join(name));
+    fs::create_dir(&point).unwrap();
+    let events = RefCell::new(Vec::new());
+    let mount = begin(options(&server, "/photos", &cache), &events).await.unwrap();
+    let mounted = fuse::mount(&mount, &MountPoint::prepare(&point).unwrap()).unwrap();
+    let path = point.join("cat.jpg");
+    let mut reading = tokio::task::spawn_blocking(move || fs::read(path));
+    let servers = Servers::default();
+    let context = Context { servers: &servers, events: &deaf };
+    let tell = |event| events.borrow_mut().push(event);
+    let begun = std::time::Instant::now();
+    // Calls are under way whenever it is dropped.
+    let bytes = loop {
+        tokio::select! {
+            never = mount.drive(context, &tell) => match never {},
+            done = &mut reading => break done.unwrap().unwrap(),
+            () = tokio::task::yield_now() => {}
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it goes on");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    };
+    assert_eq!(bytes, vec![7; 100_000]);
+    drop((mounted, mount));
+}

@@ -37,6 +37,9 @@ pub(crate) enum Refusal {
     /// A name of a listing leads to nothing.
     #[error("the server lists it, and does not find it")]
     NotFound,
+    /// A directory has entries for ever.
+    #[error("it has more entries than a result may have: list it as a stream")]
+    TooMany,
     /// Directories lie in each other for ever.
     #[error("directories lie more than {} deep", crate::list::MAX_DEPTH)]
     TooDeep,
@@ -73,6 +76,7 @@ impl Refusal {
             | Self::Incomplete { .. }
             | Self::TooLong
             | Self::NotFound
+            | Self::TooMany
             | Self::TooDeep => generic(At { path, source: self }),
         }
     }

@@ -47,7 +47,7 @@
 //!   `get_ranges` reads all its ranges at the same time. A path of n parts takes n LOOKUPs first, one
 //!   after the other.
 //! - **Every future may be dropped.** A `put` or `copy` that is dropped removes its temporary name in the
-//!   background, if a Tokio runtime still runs there; the target is the old object or the new one. So it is
+//!   background, if a Tokio runtime still runs there and the server answers within a minute; the target is the old object or the new one. So it is
 //!   after a `rename` that is dropped, and the object has its old name or its new one, or both where that is
 //!   said below. What a program leaves that is killed begins with `.nfs-object-store.` and may be removed when
 //!   nobody writes.

@@ -11,13 +11,16 @@ use tokio::runtime::Handle;
 
 use crate::{NfsObjectStore, STAGING, error::explain, locate::Place};
 
-/// How long it is tried to remove a temporary file that nobody wants.
+/// How long it is tried to remove a temporary file that nobody wants, while somebody waits.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
+
+/// How long it is tried in the background.
+const BACKGROUND_TIME: Duration = Duration::from_secs(60);
 
 /// Temporary names that are tried: one is enough, unless the server says that all are taken.
 const NAMES: u32 = 8;
 
-/// A temporary name. It is removed when it is dropped before it is settled, if the server answers soon.
+/// A temporary name. It is removed when it is dropped before it is settled, if the server answers within a minute.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     client: Client,
@@ -37,8 +40,8 @@ impl Temporary {
     /// # Errors
     /// That error, unless another name is to be tried, after so many.
     pub(crate) fn refused(mut self, error: Error, tried: u32) -> Result<(), Error> {
-        // Then nothing was done.
-        self.is_settled = matches!(error, Error::Status { .. });
+        // Then the name is another's, or was not taken. Any other refusal may be of a second attempt, and the first one was carried out.
+        self.is_settled = is_taken(&error) || error.is_no_link();
         if is_taken(&error) && tried < NAMES { Ok(()) } else { Err(error) }
     }
 
@@ -52,10 +55,11 @@ impl Temporary {
         self.is_settled = true;
     }
 
-    /// Removes the name, if the server answers soon.
+    /// Removes the name, if the server answers soon; if not, later.
     pub(crate) async fn remove(&mut self) {
-        remove(self.client.clone(), self.directory, self.name.clone()).await;
-        self.is_settled = true;
+        let removing = self.client.remove(self.directory, &self.name);
+        let removed = tokio::time::timeout(CLEAN_UP_TIME, removing).await;
+        self.is_settled = removed.is_ok_and(|it| !matches!(&it, Err(error) if error.is_outcome_unknown()));
     }
 }
 
@@ -65,7 +69,11 @@ impl Drop for Temporary {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(remove(self.client.clone(), self.directory, take(&mut self.name)));
+            let (client, directory, name) = (self.client.clone(), self.directory, take(&mut self.name));
+            runtime.spawn(async move {
+                let removing = client.remove(directory, &name);
+                let _ = tokio::time::timeout(BACKGROUND_TIME, removing).await;
+            });
         }
     }
 }
@@ -128,7 +136,7 @@ impl Staged {
         let Self { client, location, target: place, file, temporary } = &mut self;
         let named = match target {
             Target::Replace => client.rename(file.handle, temporary.name(), place.name()).await,
-            Target::MustBeFree => client.hard_link(file.handle, place.directory, &place.name).await,
+            Target::MustBeFree => client.hard_link_of((file.handle, 1), place.directory, &place.name).await,
         };
         match named {
             Ok(()) if target == Target::Replace => temporary.settle(),
@@ -163,16 +171,13 @@ impl Staged {
 
     /// Removes it.
     pub(crate) async fn abort(mut self) -> Result<()> {
-        self.temporary.settle();
         let (directory, name) = self.temporary.name();
         let removed = self.client.remove(directory, name).await;
+        if removed.is_ok() {
+            self.temporary.settle();
+        }
         removed.map_err(|error| explain(error, &self.location))
     }
-}
-
-/// Removes a temporary name, if the server answers soon.
-async fn remove(client: Client, directory: FileHandle, name: Vec<u8>) {
-    let _ = tokio::time::timeout(CLEAN_UP_TIME, client.remove(directory, &name)).await;
 }
 
 /// A name that is nobody's.

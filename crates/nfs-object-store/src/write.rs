@@ -95,7 +95,11 @@ impl NfsObjectStore {
                 let linked = self.client.hard_link_first(file, place.directory, &place.name).await;
                 linked.map_err(|error| explain(error, to))?;
                 let left = self.client.leave_old_name(entry.handle, source.name(), place.name()).await;
-                left.map_err(|error| explain(error, to))?;
+                // It was moved or removed meanwhile.
+                let is_gone = |error: &Error| error.status() == Some(NfsStatus::NOENT);
+                left.map_err(
+                    |error| if is_gone(&error) { explain(error, from) } else { explain(error, to) },
+                )?;
             }
         }
         Ok(())

@@ -8,8 +8,8 @@ mod pinger;
 mod roaming;
 
 pub(crate) use self::names::{BUSY_PAUSES, place};
+pub use self::{give::is_reservation, names::SpecialFile, pinger::Pinger};
 use self::{inner::InnerExports, names::Marks};
-pub use self::{names::SpecialFile, pinger::Pinger};
 
 use std::{
     fmt, mem,
@@ -199,7 +199,8 @@ impl Client {
     }
 
     /// As [`Client::connect`], to a URL with the options of libnfs: `nfs://HOST[:PORT]/PATH?mountport=...&uid=...&gid=...`. What it asks for
-    /// outweighs `config`.
+    /// outweighs `config`. An option that is unknown, or cannot be granted, is a warning in the log (`tracing`); [`NfsUrl`] has the same
+    /// warnings for programs, in `options.warnings`.
     ///
     /// ```no_run
     /// # use nfs_wireless_client::{Client, ClientConfig, Error};

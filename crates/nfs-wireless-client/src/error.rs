@@ -254,12 +254,19 @@ impl Error {
         }
     }
 
+    /// Whether the call may have been carried out, though it failed: the replies were lost, and looking did not tell. A program looks before
+    /// it does it again. [`Error::kind`] is `Other` or `TimedOut` then, and no word for a refusal.
+    pub const fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::Ambiguous { .. } | Self::Silent { .. } | Self::Stalled(_))
+    }
+
     /// Whether the network or the server stayed silent, so that trying again later may help.
     pub const fn is_silence(&self) -> bool {
         matches!(self, Self::Silent { .. } | Self::ConnectTimeout { .. } | Self::Stalled(_))
     }
 
-    /// Returns what `std::fs` would call it: `NotFound`, `PermissionDenied`, `TimedOut`, ...; `Other` where it has no word.
+    /// Returns what `std::fs` would call it: `NotFound`, `PermissionDenied`, `TimedOut`, ...; `Other` where it has no word, as for what may
+    /// have been done ([`Error::is_outcome_unknown`]).
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Local(error) => error.kind(),
@@ -272,6 +279,8 @@ impl Error {
             Self::OtherFileSystem { .. } => ErrorKind::CrossesDevices,
             Self::Closed => ErrorKind::NotConnected,
             Self::Channel(source) => source.kind(),
+            // The status is of a later attempt, and `std` has no word for what may have been done.
+            Self::Ambiguous { .. } => ErrorKind::Other,
             Self::Mount { status, .. } => match *status {
                 MountStatus::NOENT => ErrorKind::NotFound,
                 MountStatus::PERM | MountStatus::ACCES => ErrorKind::PermissionDenied,
@@ -403,8 +412,9 @@ mod tests {
             let refused = Error::refused(Procedure::Write, status);
             let in_doubt = Error::Ambiguous { procedure: Procedure::Write, status };
             let moved = Error::from(TransferError::Status { procedure: Procedure::Write, status });
-            for error in [refused, in_doubt, moved] {
+            for (error, kind) in [(refused, kind), (in_doubt, ErrorKind::Other), (moved, kind)] {
                 assert_eq!(error.kind(), kind, "{error:?}");
+                assert_eq!(error.is_outcome_unknown(), matches!(error, Error::Ambiguous { .. }));
                 let through_io = io::Error::from(error);
                 assert_eq!(through_io.kind(), kind, "{through_io:?}");
                 assert_eq!(Error::from(through_io).status(), Some(status), "it is the client's error again");

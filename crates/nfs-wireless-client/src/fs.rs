@@ -3,11 +3,12 @@
 mod find;
 mod listing;
 mod options;
+mod removal;
 
 use std::io;
 
 use nfs_proto::attr::{FileType, Metadata, SetAttributes};
-use nfs_wire::{FileHandle, Status};
+use nfs_wire::Status;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::find::Last;
@@ -18,13 +19,9 @@ pub use self::{
 use crate::{
     client::{Client, Entry, configured},
     config::ClientConfig,
-    connect::all,
     error::Error,
     file::File,
 };
-
-/// Entries of a directory that are removed at the same time.
-const REMOVED_AT_ONCE: usize = 32;
 
 /// What is made has these permission bits, unless it is asked for others.
 const FILE_MODE: u32 = 0o644;
@@ -406,7 +403,8 @@ impl Fs {
     }
 
     /// Removes a directory and everything in it; of a symbolic link, the link: none is followed. What is mounted below it on the server,
-    /// an export of its own or another file system, stays, and so does what is above that.
+    /// an export of its own or another file system, stays, and so does what is above that. At most 2 MiB of names are kept, however many
+    /// there are.
     ///
     /// ```no_run
     /// # use nfs_wireless_client::{Error, Fs};
@@ -422,58 +420,10 @@ impl Fs {
         let found = self.find(path.as_ref(), Last::Name).await?;
         let (directory, name, entry) = found.named()?;
         match entry.metadata.file_type {
-            FileType::Directory => self.remove_tree(directory, name, &entry).await,
+            FileType::Directory => removal::remove_tree(&self.client, (directory, name), &entry).await,
             FileType::Symlink => self.client.remove(directory, name).await,
             _ => Err(find::refused(Status::NOTDIR)),
         }
-    }
-
-    async fn remove_tree(&self, above: FileHandle, name: &[u8], top: &Entry) -> Result<(), Error> {
-        let first = Doomed { above, name: name.to_vec(), is_empty: false };
-        let (mut doomed, mut ancestors) = (vec![first], Vec::new());
-        while let Some(directory) = doomed.pop() {
-            let Doomed { above, ref name, is_empty } = directory;
-            if is_empty {
-                gone_is_done(self.client.rmdir(above, name).await)?;
-                ancestors.pop();
-                continue;
-            }
-            let shown = || String::from_utf8_lossy(name).into_owned();
-            // It may have been moved since it was listed, and something else may have its name.
-            let Entry { handle, metadata } = match self.client.lookup(above, name).await {
-                Ok(found) => found,
-                Err(error) if error.status() == Some(Status::NOENT) => continue,
-                Err(error) => return Err(error),
-            };
-            if metadata.file_type != FileType::Directory {
-                gone_is_done(self.client.remove(above, name).await)?;
-                continue;
-            }
-            if self.client.is_inner_export(handle) {
-                return Err(Error::MountPoint { path: shown() });
-            }
-            if metadata.fsid != top.metadata.fsid {
-                return Err(Error::OtherFileSystem { path: shown() });
-            }
-            if ancestors.contains(&handle) {
-                return Err(Error::Circle { name: shown(), above: "a directory".to_owned() });
-            }
-            ancestors.push(handle);
-            doomed.push(Doomed { is_empty: true, ..directory });
-            let (mut listing, mut files) = (self.client.read_dir(handle), Vec::new());
-            while let Some(entry) = listing.next_complete().await? {
-                if entry.metadata.is_some_and(|it| it.is_dir()) {
-                    doomed.push(Doomed { above: handle, name: entry.name, is_empty: false });
-                } else {
-                    files.push(entry.name);
-                }
-            }
-            for names in files.chunks(REMOVED_AT_ONCE) {
-                let removed = all(names.iter().map(|name| self.client.remove(handle, name))).await;
-                removed.into_iter().try_for_each(gone_is_done)?;
-            }
-        }
-        Ok(())
     }
 
     /// Gives a file another path; what has that is replaced (RENAME, RFC 1813 §3.3.14).
@@ -576,19 +526,6 @@ impl Fs {
     }
 }
 
-/// A directory that is to be removed.
-struct Doomed {
-    above: FileHandle,
-    name: Vec<u8>,
-    /// What was in it is removed, or will be before it.
-    is_empty: bool,
-}
-
 fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
-}
-
-/// What somebody else has removed is removed.
-fn gone_is_done(removed: Result<(), Error>) -> Result<(), Error> {
-    removed.or_else(|error| if error.status() == Some(Status::NOENT) { Ok(()) } else { Err(error) })
 }

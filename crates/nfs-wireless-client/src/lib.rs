@@ -90,7 +90,7 @@ pub use nfs_proto::{
 
 pub use self::{
     channel::Channel,
-    client::{Client, Entry, Pinger, SpecialFile, Stability, Status, Written},
+    client::{Client, Entry, Pinger, SpecialFile, Stability, Status, Written, is_reservation},
     config::{ClientConfig, PathCache, TransportChoice},
     driver::{Observer, Sink, Source},
     error::Error,

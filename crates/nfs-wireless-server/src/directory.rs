@@ -46,7 +46,7 @@ use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space
 ///
 /// What the host has mounted in the directory is another file system (`fsid`), also if it was only bound there ("mount --bind"): on Linux
 /// since 5.8, by the number of the mount. Numbers and handles of what is on the directory's own mount do not depend on that. Those on a mount
-/// within it survive the server, but not a new mount.
+/// within it survive the server where its file system tells when files were made, but not a new mount.
 ///
 /// Calls may come from several threads: what moves data or waits for the disk to have it holds no lock.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! `nfsw mkdir`: directories on servers.
 
-use nfs_wireless_client::{Client, FileHandle, FileType, NfsStatus as Status, SetAttributes};
+use nfs_wireless_client::{Client, FileHandle, FileType, SetAttributes};
 
 use nfs_files::Context;
 
 use crate::{
     args::MkdirArgs,
-    error::{ResultExt, about, exists, has_status, is_missing},
+    error::{ResultExt, about, exists, is_missing, is_taken},
     exit::{Exit, Failure},
     find::{find, follow},
     local,
@@ -77,7 +77,7 @@ async fn with_parents(
                 let last = index + 1 == names.len();
                 match create(arguments, reporter, &client, directory.handle, name, last).await {
                     // Somebody else was faster.
-                    Err(error) if has_status(&error, Status::EXIST) => {
+                    Err(error) if is_taken(&error) => {
                         client.lookup(directory.handle, name).await.at(&shown)?.handle
                     }
                     other => other.at(&shown)?,

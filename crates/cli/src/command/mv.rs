@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use nfs_files::Context;
+use nfs_wireless_client::is_reservation;
 
 use crate::{
     args::MvArgs,
@@ -28,7 +29,8 @@ pub(super) async fn run(arguments: &MvArgs, context: Context<'_>, reporter: &Rep
             Err(error) => reporter.failed(error)?,
         }
     }
-    let place = Place::find(context, &arguments.destination).await?;
+    let is_directory = matches!(&sources[..], [source] if source.is_directory());
+    let place = Place::find(context, &arguments.destination, is_directory).await?;
     let destination = &arguments.destination;
     // Also when all but one are missing: what was asked for cannot be meant.
     if sources.len().max(arguments.sources.len()) > 1 && place.name.is_some() {
@@ -75,8 +77,11 @@ struct Place {
 }
 
 impl Place {
-    async fn find(context: Context<'_>, destination: &Remote) -> anyhow::Result<Self> {
-        let taken = find_if_exists(context, destination).await?;
+    /// Finds it for one directory, or for other sources.
+    async fn find(context: Context<'_>, destination: &Remote, is_directory: bool) -> anyhow::Result<Self> {
+        // A run that ended early has reserved the name: it is for the directory, and no place for it to go to.
+        let is_free = |found: &Found| is_directory && is_reservation(&found.metadata);
+        let taken = find_if_exists(context, destination).await?.filter(|found| !is_free(found));
         if let Some(found) = &taken {
             // A link that leads nowhere is a name like any other.
             let followed = follow(context, found.clone()).await.unwrap_or_else(|_| found.clone());
@@ -117,13 +122,21 @@ async fn rename(
             format!("{}: cannot move a directory into itself", source.remote),
         ));
     }
-    if arguments.no_clobber && exists(context, &target).await? {
+    let is_same_name = parent == place.directory.handle && old == new;
+    // RENAME of a file to another of its names does nothing (RFC 1813 §3.3.14), and a run with -n that ended early leaves both.
+    let may_be_same = !source.is_directory() && source.metadata.links > 1;
+    let there = match &place.taken {
+        Some(taken) => Some(taken.clone()),
+        None if arguments.no_clobber || may_be_same => find_if_exists(context, &target).await?,
+        None => None,
+    };
+    let is_free = |there: &Found| source.is_directory() && is_reservation(&there.metadata);
+    let there = there.filter(|there| !is_free(there));
+    let is_same = may_be_same && there.as_ref().is_some_and(|there| is_one_file(source, there));
+    if arguments.no_clobber && there.is_some() && (is_same_name || !is_same) {
         return skipped(reporter, source, &target);
     }
-    let is_same_name = parent == place.directory.handle && old == new;
-    // RENAME of a file to another of its names does nothing (RFC 1813 §3.3.14).
-    let may_be_same = !source.is_directory() && source.metadata.links > 1;
-    if is_same_name || may_be_same && is_same_file(context, source, place, &target).await? {
+    if is_same_name || is_same {
         let text = format!("{} and {target} are the same file", source.remote);
         return Err(Failure::with(Exit::SomeFailed, text));
     }
@@ -147,20 +160,8 @@ fn skipped(reporter: &Reporter, source: &Found, target: &Remote) -> anyhow::Resu
     reporter.skipped(line, &event, Skip::Exists)
 }
 
-/// Whether another name of a source is where it is to go.
-async fn is_same_file(
-    context: Context<'_>,
-    source: &Found,
-    place: &Place,
-    target: &Remote,
-) -> anyhow::Result<bool> {
-    let found = match &place.taken {
-        Some(taken) => Some(taken.clone()),
-        None => find_if_exists(context, target).await?,
-    };
-    Ok(found.is_some_and(|found| found.handle == source.handle))
-}
-
-async fn exists(context: Context<'_>, target: &Remote) -> anyhow::Result<bool> {
-    Ok(find_if_exists(context, target).await?.is_some())
+/// Whether two names are those of one file: some servers give it several handles.
+fn is_one_file(one: &Found, other: &Found) -> bool {
+    let number = |it: &Found| (it.metadata.fsid, it.metadata.fileid);
+    one.handle == other.handle || number(one) == number(other)
 }

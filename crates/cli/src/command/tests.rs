@@ -396,3 +396,67 @@ async fn a_file_that_changes_all_the_time_gets_a_mode_or_an_error() {
     assert_eq!(counts["failed"], 0, "{said}");
     assert_eq!(modes(&server.path("/"))["top/file"], 0o711);
 }
+
+/// Ends a run of `nfsw` as a signal does, once the server was asked to give a name.
+async fn killed_at_rename(server: &Served, words: &[&str]) {
+    let asked = || server.service(|service| service.stats().dropped_calls + service.stats().dropped_replies);
+    let before = asked();
+    let run = run(server, words);
+    let is_asked = async {
+        while asked() == before {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        _ = run => panic!("RENAME gets no answer"),
+        () = is_asked => {}
+    }
+    server.service(|service| service.set_faults(Faults::default()));
+}
+
+#[tokio::test]
+async fn a_move_that_ended_early_is_completed_by_the_same_command_and_never_nested() {
+    for action in [Action::DropCall, Action::DropReply] {
+        for again in [&["mv", "-n", "@/old", "@/new"][..], &["mv", "@/old", "@/new"]] {
+            let server = Served::start();
+            fs::create_dir(server.path("/old")).unwrap();
+            fs::write(server.path("/old/file"), "moved").unwrap();
+            let is_done = action == Action::DropReply;
+            let rule = Rule::always(Procedure::Rename, action);
+            server.service(|service| service.set_faults(Faults::from(vec![rule])));
+            killed_at_rename(&server, &["mv", "-n", "@/old", "@/new"]).await;
+            assert!(server.path("/new").is_dir());
+            let (counts, said) = run(&server, again).await;
+            // What is done cannot be done again, and nothing is.
+            assert_eq!(counts["failed"], usize::from(is_done), "{again:?} {action:?}: {said}");
+            assert_eq!(fs::read_to_string(server.path("/new/file")).unwrap(), "moved", "{said}");
+            assert_eq!(fs::read_dir(server.path("/new")).unwrap().count(), 1, "{said}");
+            assert_eq!(fs::read_dir(server.path("/")).unwrap().count(), 1, "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_reservation_is_a_directory_to_move_into() {
+    for mode in [0o755, 0o1777] {
+        let server = Served::start();
+        fs::create_dir(server.path("/old")).unwrap();
+        fs::create_dir(server.path("/new")).unwrap();
+        fs::set_permissions(server.path("/new"), fs::Permissions::from_mode(mode)).unwrap();
+        let (counts, said) = run(&server, &["mv", "-n", "@/old", "@/new"]).await;
+        assert_eq!(counts["failed"], 0, "{said}");
+        assert!(server.path("/new/old").is_dir(), "{said}");
+    }
+}
+
+/// As a run leaves it that ends between LINK and REMOVE.
+#[tokio::test]
+async fn a_file_that_has_both_names_is_told_and_not_skipped() {
+    let server = Served::start();
+    fs::write(server.path("/old"), "moved").unwrap();
+    fs::hard_link(server.path("/old"), server.path("/new")).unwrap();
+    let (counts, said) = run(&server, &["mv", "-n", "@/old", "@/new"]).await;
+    assert_eq!(counts["failed"], 1, "{counts}");
+    assert!(said.contains("are the same file"), "{said}");
+    assert!(server.path("/old").exists() && server.path("/new").exists());
+}

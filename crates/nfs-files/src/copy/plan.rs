@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use nfs_wireless_client::{Client, FileHandle};
+use nfs_wireless_client::{Client, FileHandle, is_reservation};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -471,6 +471,8 @@ async fn look_around(
             }
         }
     };
+    // A run that ended early has reserved the name.
+    let there = there.filter(|there| whole == Whole::Never || !is_reservation(&there.metadata));
     if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
         // With -T it is the link that would become SRC.
         let real =

@@ -10,10 +10,22 @@ use nfs_wireless_server::{Faults, Memory, Server, Service, ServiceConfig};
 
 /// Starts an embedded server with faults, and opens its root as a store.
 pub(crate) async fn embedded(transport: TransportChoice, faults: Faults) -> (Server, NfsObjectStore) {
-    let service = Service::new(ServiceConfig::default(), Memory::default(), 1, Instant::now()).unwrap();
+    let (server, store) = serve(ServiceConfig::default(), transport).await;
+    server.with_service(|service| service.set_faults(faults));
+    (server, store)
+}
+
+/// As [`embedded`], over UDP, without a duplicate request cache.
+pub(crate) async fn forgetful() -> (Server, NfsObjectStore) {
+    let mut config = ServiceConfig::default();
+    config.reply_cache = None;
+    serve(config, TransportChoice::Udp).await
+}
+
+async fn serve(config: ServiceConfig, transport: TransportChoice) -> (Server, NfsObjectStore) {
+    let service = Service::new(config, Memory::default(), 1, Instant::now()).unwrap();
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap();
     let store = open(&server, transport).await;
-    server.with_service(|service| service.set_faults(faults));
     (server, store)
 }
 

@@ -1,6 +1,10 @@
 //! What the crate's documentation promises, and `object_store`'s own tests do not ask.
 
-use std::{collections::BTreeSet, future::ready, time::Duration};
+use std::{
+    collections::BTreeSet,
+    future::ready,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -9,13 +13,15 @@ use nfs_wireless_client::{
     NfsStatus, Procedure, Rejection, SetAttributes, Stability, TransportChoice,
     TransportChoice::{Tcp, Udp},
 };
-use nfs_wireless_server::{Action, Calls, Faults, InnerExport, Rule, Server, When};
+use nfs_wireless_server::{
+    Action, Calls, Faults, InnerExport, Rule, Server, When, nfs3_types::nfs3::nfstime3,
+};
 use object_store::{
     Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
 };
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::common::{config, embedded, open};
+use crate::common::{config, embedded, forgetful, open};
 
 const MIB: usize = 1 << 20;
 
@@ -685,4 +691,59 @@ async fn a_copy_without_links_is_of_one_version() {
     let error = meanwhile(&server, lost, store.copy(&from, &to), is_due, act).await.unwrap_err();
     assert!(matches!(&error, Error::Precondition { path, .. } if path == "a"), "{error}");
     assert_eq!(names(&store).await, ["a".into()].into());
+}
+
+#[tokio::test]
+async fn a_temporary_file_goes_also_where_answers_about_it_are_lost() {
+    let (server, store) = embedded(Udp, Faults::default()).await;
+    let strike = |rules| server.with_service(|service| service.set_faults(Faults::from(rules)));
+    // The object has its name, and its temporary name is not removed while anybody waits.
+    strike(vec![Rule::always(Procedure::Remove, Action::DropCall)]);
+    store.put_opts(&path("object"), version(1), PutMode::Create.into()).await.unwrap();
+    assert_eq!(names(&store).await.len(), 2);
+    strike(Vec::new());
+    one_is_left(&store).await;
+
+    // The file was made by a first attempt, and the second one is refused, by a server without a duplicate request cache.
+    let (server, store) = forgetful().await;
+    let strike = |rules| server.with_service(|service| service.set_faults(Faults::from(rules)));
+    store.put(&path("object"), version(1)).await.unwrap();
+    let create = |when, action| Rule { calls: Calls::Procedure(Procedure::Create), when, action };
+    strike(vec![
+        create(When::Nth(1), Action::DropReply),
+        create(When::After(1), Action::Fail(NfsStatus::NOSPC)),
+    ]);
+    store.put(&path("full"), version(1)).await.unwrap_err();
+    strike(Vec::new());
+    one_is_left(&store).await;
+}
+
+async fn one_is_left(store: &NfsObjectStore) {
+    let begun = Instant::now();
+    while names(store).await.iter().map(String::as_str).ne(["object"]) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", names(store).await);
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// More than is told at once.
+#[tokio::test]
+async fn a_large_directory_is_listed_part_by_part_and_whole() {
+    const OBJECTS: usize = 20_000;
+    let (server, store) = embedded(Tcp, Faults::default()).await;
+    let mut expected: Vec<_> = (0..OBJECTS)
+        .map(|number| match number % 10 {
+            0 => format!("large/{number:0100}/object"),
+            _ => format!("large/{number:0200}"),
+        })
+        .collect();
+    server.with_service(|service| {
+        for path in &expected {
+            service.backend().write_file(nfstime3::default(), path.as_bytes(), &[]).unwrap();
+        }
+    });
+    expected.sort_unstable();
+    assert_eq!(listed(&store).await, expected);
+    let level = store.list_with_delimiter(Some(&path("large"))).await.unwrap();
+    assert_eq!((level.objects.len(), level.common_prefixes.len()), (OBJECTS * 9 / 10, OBJECTS / 10));
 }

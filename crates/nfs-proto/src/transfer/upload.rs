@@ -183,6 +183,8 @@ enum Phase {
     Clear,
     Data,
     Attributes,
+    /// SETATTR was refused as the file had changed: what has it become?
+    Latest,
     Rename,
     /// RENAME found nothing: did an earlier attempt do it, or a duplicate of the only one?
     Check,
@@ -317,7 +319,7 @@ impl Upload {
             Phase::Clear => Procedure::Remove,
             Phase::Attributes => Procedure::Setattr,
             Phase::Rename => Procedure::Rename,
-            Phase::Confirm => Procedure::Getattr,
+            Phase::Confirm | Phase::Latest => Procedure::Getattr,
             Phase::Data | Phase::Done => return None,
         };
         let delay = if self.phase == Phase::Confirm { self.lateness } else { Duration::ZERO };

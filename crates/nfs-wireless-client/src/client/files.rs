@@ -15,6 +15,9 @@ use nfs_wire::{
 use super::{Client, Stability, Written, decode};
 use crate::error::Error;
 
+/// How often a size is set with a guard of a file that others change meanwhile.
+const MOST_GUARDED: usize = 16;
+
 impl Client {
     /// Returns the attributes of a file (GETATTR, RFC 1813 §3.3.1).
     ///
@@ -36,6 +39,11 @@ impl Client {
 
     /// Changes the attributes of a file (SETATTR, RFC 1813 §3.3.2).
     ///
+    /// A size is set with the guard of SETATTR, which takes a GETATTR before: a copy of the call that the network delivers late, or that a
+    /// server without a duplicate request cache runs again, does not cut what was written after it. Where others change the file in
+    /// every round trip, or the server refuses every guard, it is set without in the end. Servers compare times as finely as they keep
+    /// them.
+    ///
     /// ```no_run
     /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
     /// # async fn example(client: Client, file: FileHandle) -> Result<(), Error> {
@@ -47,6 +55,39 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`].
     pub async fn set_attributes(&self, file: FileHandle, attributes: SetAttributes) -> Result<(), Error> {
+        if attributes.size.is_some() {
+            let ctime = self.metadata(self.inside(file)?).await?.ctime;
+            return self.set_size(file, attributes, ctime).await;
+        }
+        self.set_unguarded(file, attributes).await
+    }
+
+    /// As [`Client::set_attributes`] for attributes with a size, of a file that had this `ctime` a moment ago.
+    pub(crate) async fn set_size(
+        &self,
+        file: FileHandle,
+        attributes: SetAttributes,
+        mut ctime: Time,
+    ) -> Result<(), Error> {
+        for _ in 0..MOST_GUARDED {
+            match self.set_attributes_if(file, attributes, ctime).await {
+                Err(
+                    Error::Status { status: Status::NOT_SYNC, .. }
+                    | Error::Ambiguous { status: Status::NOT_SYNC, .. },
+                ) => {}
+                set => return set,
+            }
+            let now = self.metadata(file).await?.ctime;
+            if now == ctime {
+                // The server refuses what is so.
+                break;
+            }
+            ctime = now;
+        }
+        self.set_unguarded(file, attributes).await
+    }
+
+    async fn set_unguarded(&self, file: FileHandle, attributes: SetAttributes) -> Result<(), Error> {
         let file = self.inside(file)?;
         let arguments = SETATTR3args {
             object: file.to_fh3(),

@@ -4,11 +4,21 @@
 //! those that make something new, fail where a name is taken (RFC 1813 §3.3.15): that a name was free is told in one step, whatever
 //! else is told by a LOOKUP right before the call. What changes between those two calls is lost.
 
-use nfs_proto::attr::SetAttributes;
+use nfs_proto::attr::{Metadata, SetAttributes};
 use nfs_wire::{FileHandle, Procedure, Status};
 
 use super::{Client, Entry};
 use crate::error::Error;
+
+/// Permission bits of a directory that reserves a name: nobody gives them to one of use.
+const RESERVED_MODE: u32 = 0o1000;
+
+/// Whether something reserves its name for a directory, as [`Client::reserve`] makes it. Whoever has made it may have ended early.
+///
+/// It is an empty directory with the permission bits 1000. One with entries may have these, too: RENAME does not replace that.
+pub fn is_reservation(metadata: &Metadata) -> bool {
+    metadata.is_dir() && metadata.mode & 0o7777 == RESERVED_MODE
+}
 
 impl Client {
     /// Removes a name if it stands for `file`, and tells whether it did (LOOKUP and REMOVE, RFC 1813 §3.3.3, §3.3.12).
@@ -62,7 +72,8 @@ impl Client {
     /// Removes the old name of a file that has got a new one, if a look right before says that both are the file's.
     ///
     /// # Errors
-    /// As [`Client::metadata`]; [`Error::NotLinked`] when the new name is not the file's: the old one stays.
+    /// As [`Client::metadata`]; [`Error::NotLinked`] when the new name is not the file's: the old one stays; `NOENT` when somebody else has
+    /// given the file another name meanwhile: the new one is removed again.
     pub async fn leave_old_name(
         &self,
         file: FileHandle,
@@ -73,8 +84,13 @@ impl Client {
         if !new? {
             return Err(Error::NotLinked { name: String::from_utf8_lossy(to.1).into_owned() });
         }
-        if old? {
-            self.remove_found(from).await?;
+        if old? && self.remove_found(from).await? {
+            return Ok(());
+        }
+        // Somebody else has moved the file or removed that name. If the file has more names than the new one, this is as if they had been
+        // first; if not, as if they had been second.
+        if self.metadata(file).await?.links > 1 && self.remove_if(file, to.0, to.1).await? {
+            return Err(Error::refused(Procedure::Rename, Status::NOENT));
         }
         Ok(())
     }
@@ -101,8 +117,52 @@ impl Client {
         }
     }
 
+    /// Reserves a free name for a directory that is to get it ([`Client::rename_directory_if_free`]), in one step: MKDIR makes an empty
+    /// directory, which [`is_reservation`] tells from others. One that is there is taken, too: whoever has made it has ended early, or only
+    /// one of the two renames a directory that is not empty in its place. `None` if something else has the name.
+    ///
+    /// # Errors
+    /// As [`Client::mkdir`].
+    pub async fn reserve(&self, at: (FileHandle, &[u8])) -> Result<Option<Entry>, Error> {
+        let mode = SetAttributes { mode: Some(RESERVED_MODE), ..SetAttributes::default() };
+        match self.mkdir(at.0, at.1, mode).await {
+            Err(
+                Error::Status { status: Status::EXIST, .. } | Error::Ambiguous { status: Status::EXIST, .. },
+            ) => Ok(self.find(at).await?.filter(|there| is_reservation(&there.metadata))),
+            made => made.map(Some),
+        }
+    }
+
+    /// Gives a directory a name that was reserved for it. If that fails, and it is known that it does, the name is free again.
+    ///
+    /// # Errors
+    /// As [`Client::rename`].
+    pub async fn rename_to_reserved(
+        &self,
+        directory: FileHandle,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+        reserved: &Entry,
+    ) -> Result<(), Error> {
+        match self.rename(directory, from, to).await {
+            // Whether RENAME was done is known.
+            Err(error @ (Error::Status { .. } | Error::MountPoint { .. })) => {
+                let is_ours = self.find_file(reserved.handle, to).await?;
+                let is_removed = is_ours && self.rmdir(to.0, to.1).await.is_ok();
+                match error.status() {
+                    // Some servers replace no directory.
+                    Some(Status::EXIST | Status::NOTEMPTY | Status::ISDIR) if is_removed => {
+                        self.rename(directory, from, to).await
+                    }
+                    _ => Err(error),
+                }
+            }
+            renamed => renamed,
+        }
+    }
+
     /// As [`Client::rename_if_free`] for a directory, which has no second name: MKDIR tells whether the new name is free, and the empty
-    /// directory that it makes is replaced.
+    /// directory that it makes is replaced. What a call leaves there that ends in between, is replaced by the next one.
     ///
     /// # Errors
     /// As [`Client::rename`] and [`Client::mkdir`].
@@ -112,25 +172,9 @@ impl Client {
         from: (FileHandle, &[u8]),
         to: (FileHandle, &[u8]),
     ) -> Result<bool, Error> {
-        let mode = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
-        let made = match self.mkdir(to.0, to.1, mode).await {
-            Err(Error::Status { status: Status::EXIST, .. }) => return Ok(false),
-            made => made?,
-        };
-        match self.rename(directory, from, to).await {
-            // Whether RENAME was done is known.
-            Err(error @ (Error::Status { .. } | Error::MountPoint { .. })) => {
-                let is_ours = self.find_file(made.handle, to).await?;
-                let is_removed = is_ours && self.rmdir(to.0, to.1).await.is_ok();
-                match error.status() {
-                    // Some servers replace no directory.
-                    Some(Status::EXIST | Status::NOTEMPTY | Status::ISDIR) if is_removed => {
-                        self.rename(directory, from, to).await.map(|()| true)
-                    }
-                    _ => Err(error),
-                }
-            }
-            renamed => renamed.map(|()| true),
+        match self.reserve(to).await? {
+            Some(reserved) => self.rename_to_reserved(directory, from, to, &reserved).await.map(|()| true),
+            None => Ok(false),
         }
     }
 

@@ -8,7 +8,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use nfs_proto::attr::{FileType, SetAttributes, SetTime, Time, optional};
+use nfs_proto::attr::{FileType, Metadata, SetAttributes, SetTime, Time, optional};
 use nfs_wire::{
     FileHandle, Procedure, Status,
     nfs3_types::{
@@ -157,6 +157,9 @@ impl Client {
 
     /// Makes a file, or opens it when it is there (CREATE UNCHECKED, RFC 1813 §3.3.8).
     ///
+    /// A size among the attributes is set afterwards, if the file has another one ([`Client::set_attributes`]): a late copy of a CREATE that
+    /// carries a size cuts the file again. Some servers return what is there if that is no regular file.
+    ///
     /// ```no_run
     /// # use nfs_wireless_client::{Client, Error, FileHandle, SetAttributes};
     /// # async fn example(client: Client, directory: FileHandle) -> Result<(), Error> {
@@ -174,10 +177,18 @@ impl Client {
         attributes: SetAttributes,
     ) -> Result<Entry, Error> {
         let directory = self.inside(directory)?;
-        let how = createhow3::UNCHECKED(attributes.to_wire());
+        let how = createhow3::UNCHECKED(SetAttributes { size: None, ..attributes }.to_wire());
         let arguments = CREATE3args { where_: place(directory, name), how };
         let made: CREATE3resok = self.call(Procedure::Create, &arguments).await?;
-        self.made(Procedure::Create, (directory, name), &made.obj, &made.obj_attributes).await
+        let mut entry =
+            self.made(Procedure::Create, (directory, name), &made.obj, &made.obj_attributes).await?;
+        let Metadata { file_type, ctime, size, .. } = entry.metadata;
+        if file_type == FileType::Regular && attributes.size.is_some_and(|wanted| wanted != size) {
+            let wanted = SetAttributes { size: attributes.size, ..SetAttributes::default() };
+            self.set_size(entry.handle, wanted, ctime).await?;
+            entry.metadata = self.metadata(entry.handle).await?;
+        }
+        Ok(entry)
     }
 
     /// Makes a file that must not be there yet (CREATE EXCLUSIVE, or GUARDED where that is not offered).
@@ -363,8 +374,7 @@ impl Client {
         self.make_new(Procedure::Mknod, (directory, name), file_type, attributes, encode).await
     }
 
-    /// Makes another name for a file (LINK, RFC 1813 §3.3.15). Where the reply does not show that the file has a second name, a LOOKUP
-    /// tells whether it has this one.
+    /// Makes another name for a file (LINK, RFC 1813 §3.3.15). A LOOKUP tells whether it has this one then.
     ///
     /// ```no_run
     /// # use nfs_wireless_client::{Client, Error, FileHandle};
@@ -378,10 +388,10 @@ impl Client {
     /// # Errors
     /// As [`Client::metadata`]; [`Error::NotLinked`] when the server says that it was done, and the name is not the file's.
     pub async fn hard_link(&self, file: FileHandle, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
-        self.hard_link_of((file, 1), directory, name).await
+        self.hard_link_of((file, u32::MAX), directory, name).await
     }
 
-    /// As [`Client::hard_link`], for a file that has so many names already: the reply is to show one more.
+    /// As [`Client::hard_link`], for a file that has so many names already: where the reply shows more, there is no LOOKUP.
     ///
     /// # Errors
     /// As [`Client::hard_link`].

@@ -14,6 +14,9 @@ use super::{
 };
 use crate::{client::Entry, error::Error, file::File};
 
+/// How often a path is looked at that something else gets before the file is made.
+const ATTEMPTS: u32 = 4;
+
 /// How a file is opened: as `tokio::fs::OpenOptions`.
 ///
 /// ```no_run
@@ -94,6 +97,19 @@ impl OpenOptions {
     pub async fn open(&self, fs: &Fs, path: impl AsRef<[u8]>) -> Result<File, Error> {
         self.check()?;
         let path = path.as_ref();
+        let mut attempt = 1;
+        loop {
+            match self.try_open(fs, path).await? {
+                Some(file) => return Ok(file),
+                // Somebody else makes and removes it, again and again.
+                None if attempt == ATTEMPTS => return Err(find::refused(Status::EXIST)),
+                None => attempt += 1,
+            }
+        }
+    }
+
+    /// Opens a file; `None` if somebody made a directory or a link under its name, between a look at it and the call that was to make it.
+    async fn try_open(&self, fs: &Fs, path: &[u8]) -> Result<Option<File>, Error> {
         let makes = self.create || self.create_new;
         let follows = !(self.create_new || (makes && find::ends_as_directory(path)));
         let found = fs.find(path, if follows { Last::Followed } else { Last::Name }).await?;
@@ -112,7 +128,7 @@ impl OpenOptions {
             Some(mut entry) => {
                 if self.truncate && entry.metadata.size > 0 {
                     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
-                    fs.client.set_attributes(entry.handle, empty).await?;
+                    fs.client.set_size(entry.handle, empty, entry.metadata.ctime).await?;
                     entry.metadata.size = 0;
                 }
                 entry
@@ -123,7 +139,17 @@ impl OpenOptions {
             }
             None if self.create => {
                 let (directory, name) = found.free_for(FileType::Regular)?;
-                fs.client.create(directory, name, attributes).await?
+                // Somebody else may have made it by now, and written.
+                let attributes = SetAttributes { size: self.truncate.then_some(0), ..attributes };
+                match fs.client.create(directory, name, attributes).await {
+                    Err(error) if matches!(error.status(), Some(Status::EXIST | Status::ISDIR)) => {
+                        return Ok(None);
+                    }
+                    Ok(Entry { metadata, .. }) if metadata.is_dir() || metadata.is_symlink() => {
+                        return Ok(None);
+                    }
+                    made => made?,
+                }
             }
             None => return Err(find::refused(Status::NOENT)),
         };
@@ -131,7 +157,7 @@ impl OpenOptions {
         if self.append {
             file.append_at(entry.metadata.size);
         }
-        Ok(file)
+        Ok(Some(file))
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -71,9 +71,9 @@ impl Identity {
         self.born.is_some()
     }
 
-    /// Whether two files are on one file system.
-    pub(super) fn is_beside(self, other: Self) -> bool {
-        self.device == other.device
+    /// Whether two files are on one mount, as far as the host tells mounts.
+    pub(super) fn is_on_mount_of(self, other: Self) -> bool {
+        (self.device, self.mount) == (other.device, other.mount)
     }
 }
 

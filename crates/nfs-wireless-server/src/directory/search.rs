@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use nfs_wire::{Status, nfs3_types::nfs3::ftype3};
-use rustix::{fs::Dir, io::Errno};
+use rustix::fs::Dir;
 
 use super::{
     host::{Identity, look_at, status},
@@ -20,6 +20,8 @@ use crate::vfs::NodeId;
 pub(super) struct Search {
     /// Directories that were not looked into yet.
     ahead: VecDeque<NodeId>,
+    /// Those of what is mounted within the export, which come last: there may be much, and it may be slow.
+    beyond: VecDeque<NodeId>,
 }
 
 /// Entries looked at before the client is asked to come again, so that others are served meanwhile.
@@ -28,7 +30,11 @@ const ENTRIES_PER_TURN: usize = 8192;
 impl Search {
     pub(super) fn new(root: Identity) -> Self {
         let ahead = if root.is_unique() { VecDeque::from([ROOT]) } else { VecDeque::new() };
-        Self { ahead }
+        Self { ahead, beyond: VecDeque::new() }
+    }
+
+    fn next(&mut self) -> Option<NodeId> {
+        self.ahead.pop_front().or_else(|| self.beyond.pop_front())
     }
 }
 
@@ -39,7 +45,7 @@ impl State {
     /// JUKEBOX when there is more to look through, STALE when there is not.
     pub(super) fn find_again(&mut self, node: NodeId) -> Result<(), Status> {
         let mut entries = 0;
-        while let Some(directory) = self.search.ahead.pop_front() {
+        while let Some(directory) = self.search.next() {
             // A directory that has gone meanwhile, or is not for us, holds nothing that could be asked for.
             entries += self.look_into(directory).unwrap_or(1);
             if self.table.identity(node).is_some() {
@@ -64,14 +70,17 @@ impl State {
                 continue;
             }
             count += 1;
-            let found = match look_at(&inside, name) {
-                Ok(found) if found.identity.is_beside(self.table.root()) => found,
-                Ok(_) | Err(Errno::NOENT) => continue,
-                Err(errno) => return Err(status(errno)),
-            };
+            // What cannot be looked at, such as a mount whose program is gone, does not hide its neighbours. Numbers of files whose time of
+            // birth is not told prove nothing.
+            let Ok(found) = look_at(&inside, name) else { continue };
+            if !found.identity.is_unique() {
+                continue;
+            }
             let node = self.table.enter(Place { directory, name: name.to_vec() }, found.identity);
             if found.attributes.type_ == ftype3::NF3DIR {
-                self.search.ahead.push_back(node);
+                let is_mounted = !found.identity.is_on_mount_of(self.table.root());
+                let queue = if is_mounted { &mut self.search.beyond } else { &mut self.search.ahead };
+                queue.push_back(node);
             }
         }
         Ok(count)

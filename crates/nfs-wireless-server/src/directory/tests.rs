@@ -415,7 +415,16 @@ struct Mounted(PathBuf);
 #[cfg(target_os = "linux")]
 impl Mounted {
     fn bind(from: &Path, to: PathBuf) -> Self {
-        let mounted = std::process::Command::new("mount").arg("--bind").args([from, &to]).status();
+        Self::at(to, &["--bind".as_ref(), from])
+    }
+
+    /// A file system in memory.
+    fn memory(to: PathBuf) -> Self {
+        Self::at(to, &["-t", "tmpfs", "none"].map(Path::new))
+    }
+
+    fn at(to: PathBuf, what: &[&Path]) -> Self {
+        let mounted = std::process::Command::new("mount").args(what).arg(&to).status();
         assert!(mounted.unwrap().success(), "this test mounts a file system, so it needs root");
         Self(to)
     }
@@ -492,4 +501,28 @@ fn what_is_bound_to_a_directory_is_another_file_system() {
         assert_eq!(vfs(&mut host).attributes(node).unwrap().fsid, file_system);
     }
     assert_eq!(seen(vfs(&mut host)), first);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn handles_on_another_device_within_the_export_survive_the_server() {
+    let mut host = host(quick());
+    let place = host.export.join("mounted");
+    fs::create_dir(&place).unwrap();
+    let _mounted = Mounted::memory(place.clone());
+    fs::create_dir(place.join("deep")).unwrap();
+    for path in ["mounted/file", "mounted/deep/file", "beside"] {
+        fs::write(host.export.join(path), path).unwrap();
+    }
+    let paths = ["mounted", "mounted/file", "mounted/deep", "mounted/deep/file", "beside"];
+    for path in paths {
+        host.directory = Directory::open(&host.export, quick()).unwrap();
+        let (node, before) = {
+            let node = vfs(&mut host).resolve(path.as_bytes()).unwrap();
+            (node, vfs(&mut host).attributes(node).unwrap())
+        };
+        host.directory = Directory::open(&host.export, quick()).unwrap();
+        let after = vfs(&mut host).attributes(node).unwrap();
+        assert_eq!((after.fsid, after.fileid), (before.fsid, before.fileid), "{path}");
+    }
 }

@@ -15,7 +15,7 @@ use crate::{
         resume::SMALL_BYTES,
         source::{Attributes, Kind},
     },
-    error::{Error, Result, ResultExt, has_status, is_missing},
+    error::{Error, Result, ResultExt, has_status, is_missing, is_taken},
     find::{self, Children, Found},
     name::{self, MARKER, Tag, is_linked, is_ours},
     servers::Servers,
@@ -157,7 +157,7 @@ impl RemotePlace {
                         return Ok(Self { above, knows_all: true, was_created: true, ..place });
                     }
                     // Somebody else was faster.
-                    Err(error) if has_status(&error, NfsStatus::EXIST) => {
+                    Err(error) if is_taken(&error) => {
                         let entry = client.lookup(self.handle, name).await.at(&remote)?;
                         (entry.handle, Attributes::from(&entry.metadata).file)
                     }
@@ -232,32 +232,36 @@ impl RemotePlace {
         let Self { client, handle: above, remote, .. } = self;
         let (remote, mut temporary) = (remote.join(name), tag.temporary(name));
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let is_taken = |made: &Result<client::Entry, client::Error>| {
-            made.as_ref().is_err_and(|error| has_status(error, NfsStatus::EXIST))
-        };
         let mut made = client.mkdir(*above, &temporary, attributes).await;
-        if is_taken(&made) {
+        if made.as_ref().is_err_and(is_taken) {
             // Of a run that ended here, or the beginning of a file.
             self.clear(&temporary).await;
             made = client.mkdir(*above, &temporary, attributes).await;
         }
-        if is_taken(&made) {
+        if made.as_ref().is_err_and(is_taken) {
             temporary = name::fresh(name);
             made = client.mkdir(*above, &temporary, attributes).await;
         }
         let made = made.at(&remote)?;
         let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
-        // RENAME would replace an empty directory that somebody else has made by now.
-        let (mark, there) =
-            tokio::join!(client.create(made.handle, MARKER, attributes), client.lookup(*above, name));
-        let mark = mark.at(&remote)?;
-        if there.is_ok() {
-            self.clear(&temporary).await;
-            return Err(made_by_another(remote));
-        }
+        // RENAME replaces an empty directory, and that is to be none that somebody else has made by now.
+        let (mark, reserved) =
+            tokio::join!(client.create(made.handle, MARKER, attributes), client.reserve((*above, name)));
+        let (mark, reserved) = match (mark, reserved) {
+            (Ok(mark), Ok(Some(reserved))) => (mark, reserved),
+            (mark, reserved) => {
+                self.clear(&temporary).await;
+                let Some(reserved) = reserved.at(&remote)? else { return Err(made_by_another(remote)) };
+                if client.lookup(*above, name).await.is_ok_and(|there| there.handle == reserved.handle) {
+                    let _ = client.rmdir(*above, name).await;
+                }
+                return mark.at(&remote).and_then(|_| Err(made_by_another(remote)));
+            }
+        };
         // Without a path in it, it is the mark of any copy.
         let naming = client.write(mark.handle, 0, source, Stability::Stable);
-        let renaming = client.rename(made.handle, (*above, &temporary), (*above, name));
+        let (from, to) = ((*above, &temporary[..]), (*above, name));
+        let renaming = client.rename_to_reserved(made.handle, from, to, &reserved);
         let (_, renamed) = tokio::join!(naming, renaming);
         renamed.at(&remote)?;
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.

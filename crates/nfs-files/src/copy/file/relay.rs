@@ -1,6 +1,6 @@
 //! A stream to a server, under a temporary name until it is complete.
 
-use nfs_wireless_client::{self as client, Client, FileHandle, NfsStatus, Procedure, SetAttributes};
+use nfs_wireless_client::{self as client, Client, FileHandle, Procedure, SetAttributes};
 
 use super::{Copied, Goal, MAX_VERSIONS, for_any_group, keeps_changing, part_mode};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
         file::stream::Filled,
         source::{Attributes, Node},
     },
-    error::{Result, ResultExt, has_status, is_missing},
+    error::{Result, ResultExt, is_missing, is_taken},
     name::fresh,
 };
 
@@ -125,7 +125,7 @@ async fn create(
 ) -> Result<FileHandle, client::Error> {
     let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
     match client.create_new(directory, name, attributes).await {
-        Err(error) if has_status(&error, NfsStatus::EXIST) => match client.remove(directory, name).await {
+        Err(error) if is_taken(&error) => match client.remove(directory, name).await {
             Err(error) if !is_missing(&error) => Err(error),
             _ => client.create_new(directory, name, attributes).await.map(|entry| entry.handle),
         },

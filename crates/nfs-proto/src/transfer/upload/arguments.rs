@@ -11,6 +11,9 @@ use nfs_wire::{
 use super::{OWNER_WRITE, Phase, Placement, Upload};
 use crate::attr::{SetAttributes, SetTime, Time};
 
+/// Guards that may be refused before a size is set without one: others change the file all the time.
+const MOST_REFUSED_GUARDS: u32 = 16;
+
 impl Upload {
     /// The whole file: offset 0 and count 0 (RFC 1813 §3.3.21).
     pub(super) fn encode_commit(&self, buffer: &mut Vec<u8>) {
@@ -25,6 +28,14 @@ impl Upload {
             Placement::Resumable { made, .. } if !self.quirks.lacks_times_in_create => Some(made),
             _ => None,
         }
+    }
+
+    /// The time of last change without which SETATTR does not set a size: a copy of the call that comes late would cut what was written
+    /// after it (RFC 1813 §3.3.2).
+    pub(super) fn guard(&self) -> Option<Time> {
+        let is_guarded =
+            self.final_attributes().size.is_some() && self.quirks.refused_guards < MOST_REFUSED_GUARDS;
+        self.latest.map(|it| it.ctime).filter(|_| is_guarded)
     }
 
     pub(super) fn encode_control(&self, buffer: &mut Vec<u8>) {
@@ -49,13 +60,14 @@ impl Upload {
             Phase::Attributes => {
                 encode(buffer, &self.file);
                 encode(buffer, &self.final_attributes().to_wire());
-                encode(buffer, &Nfs3Option::<nfstime3>::None);
+                let guard = self.guard().map(|it| nfstime3 { seconds: it.seconds, nseconds: it.nanoseconds });
+                encode(buffer, &guard.map_or(Nfs3Option::None, Nfs3Option::Some));
             }
             Phase::Rename => {
                 encode(buffer, &place(self.working_name()));
                 encode(buffer, &place(&self.spec.name));
             }
-            Phase::Confirm => encode(buffer, &self.file),
+            Phase::Confirm | Phase::Latest => encode(buffer, &self.file),
             Phase::Data | Phase::Done => {}
         }
     }

@@ -80,7 +80,19 @@ impl Upload {
                     self.time_is_set(&done.obj_wcc.after);
                     self.phase = self.rename_or_done();
                 }
+                Err(Status::NOT_SYNC) if self.guard().is_some() => self.phase = Phase::Latest,
                 Err(status) => return Err(refused(Procedure::Setattr, status)),
+            },
+            Phase::Latest => match decode::<GETATTR3resok>(Procedure::Getattr, results)? {
+                Ok(found) => {
+                    let now = Metadata::from(&found.obj_attributes);
+                    // The server refuses what is so.
+                    let is_broken = self.latest.is_some_and(|it| it.ctime == now.ctime);
+                    self.quirks.refused_guards += if is_broken { u32::from(u16::MAX) } else { 1 };
+                    self.latest = Some(now);
+                    self.phase = Phase::Attributes;
+                }
+                Err(status) => return Err(refused(Procedure::Getattr, status)),
             },
             Phase::Rename => match decode::<RENAME3resok>(Procedure::Rename, results)? {
                 Ok(_) => self.complete(),

@@ -7,6 +7,8 @@ pub(super) struct ServerQuirks {
     pub(super) lacks_times_in_create: bool,
     /// CREATE does not refuse a name that is taken (GUARDED, RFC 1813 §3.3.8), or refuses one that is free: a LOOKUP takes its place.
     pub(super) lacks_guarded: bool,
+    /// Guards of SETATTR that it has refused.
+    pub(super) refused_guards: u32,
     /// COMMIT is not offered.
     pub(super) lacks_commit: bool,
     /// COMMIT proves nothing: every WRITE must be stable itself.

@@ -61,6 +61,40 @@ async fn a_directory_on_a_server_that_is_moved_meanwhile_is_told() {
     }
 }
 
+/// An empty directory, at any moment.
+#[tokio::test]
+async fn a_directory_that_gets_the_name_of_the_copy_meanwhile_stays() {
+    let mut is_made_once = false;
+    for at in 1..40 {
+        let (mut events, made) = (0, Arc::new(std::sync::atomic::AtomicBool::new(false)));
+        let told = Arc::clone(&made);
+        let trial = Trial::of(Served::watched(move |root, _| {
+            events += 1;
+            if events == at && fs::create_dir(root.join("to")).is_ok() {
+                fs::set_permissions(root.join("to"), Permissions::from_mode(0o711)).unwrap();
+                told.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+        }));
+        let ([from, to], [source, target]) = trial.ends(true, "from", "to");
+        plant_deep(&source);
+        let (result, counts) = trial.copy(&["-r", &from, &to]).await;
+        let is_theirs = fs::metadata(&target).unwrap().permissions().mode() & 0o7777 == 0o711;
+        let is_made = made.load(std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(is_theirs, is_made, "{at}: {result:?} {counts}");
+        if is_theirs {
+            // It goes into it, or the run fails.
+            let is_inside = target.join("from/a/deep/file").exists();
+            let is_told = result.is_err() || counts["failed"].as_u64().unwrap() > 0;
+            assert_ne!(is_inside, is_told, "{at}: {result:?} {counts}");
+            is_made_once |= !is_inside;
+        } else {
+            result.unwrap();
+            assert_same(&source, &target, &at.to_string());
+        }
+    }
+    assert!(is_made_once, "it came in between");
+}
+
 #[tokio::test]
 async fn a_directory_here_that_is_moved_meanwhile_is_told() {
     // A tree into a new directory, or one file into one that is there.

@@ -10,10 +10,10 @@ use super::{
     },
     conversation::{
         Answer::{self, Committed, Done, File, Handle, Refused, Written},
-        Call::{self, Commit, Guarded, Lookup, Remove, Rename, Setattr, Unchecked, Write},
+        Call::{self, Commit, Guarded, Lookup, Remove, Rename, Unchecked, Write},
         Conversation, FILE, FILEID,
         Name::{Target, Temporary},
-        Round, mode, ranges, size, spec, temporary,
+        Round, mode, ranges, resize, spec, temporary,
     },
 };
 use crate::attr::SetTime;
@@ -112,7 +112,7 @@ fn holes_do_not_count_as_resumed() {
     conversation.run(&[(Lookup(Temporary), file(8192)), (Commit, Committed(2))]).unwrap();
     assert_eq!((conversation.upload.resumed(), conversation.upload.stable()), (3072, 4096 + 8192));
     assert_eq!(conversation.upload.checkpoint().unwrap().stable, stable);
-    conversation.finish(&[(Write(4096, 8192, FILE_SYNC), Done), (Setattr(size(SIZE)), Done), (Rename, Done)]);
+    conversation.finish(&[(Write(4096, 8192, FILE_SYNC), Done), (resize(SIZE), Done), (Rename, Done)]);
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(super) enum Call {
     /// Of the whole file.
     Commit,
     Setattr(SetAttributes),
+    /// With a guard of so many seconds.
+    Guarding(SetAttributes, u32),
     Getattr,
 }
 
@@ -120,6 +122,11 @@ pub(super) fn mode(mode: u32) -> SetAttributes {
 /// Attributes with a size and nothing else.
 pub(super) fn size(size: u64) -> SetAttributes {
     SetAttributes { size: Some(size), ..SetAttributes::default() }
+}
+
+/// SETATTR of a size alone, if the file is as servers say here.
+pub(super) fn resize(to: u64) -> Call {
+    Call::Guarding(size(to), attributes(FILEID, 0).ctime.seconds)
 }
 
 #[derive(Debug)]
@@ -300,8 +307,11 @@ fn decode_call(next: &NextCall, mut arguments: Vec<u8>) -> Call {
         Procedure::Setattr => {
             let SETATTR3args { object, new_attributes, guard } = call::decode(reader).unwrap();
             assert_eq!(object, file);
-            assert!(matches!(guard, Nfs3Option::None));
-            Call::Setattr(set_attributes(&new_attributes))
+            let attributes = set_attributes(&new_attributes);
+            match guard {
+                Nfs3Option::Some(guard) => Call::Guarding(attributes, guard.seconds),
+                Nfs3Option::None => Call::Setattr(attributes),
+            }
         }
         Procedure::Getattr => {
             let GETATTR3args { object } = call::decode(reader).unwrap();
@@ -347,7 +357,7 @@ fn results(call: Call, answer: &Answer) -> Vec<u8> {
             success(&COMMIT3resok { file_wcc: wcc(None), verf: verf(verifier) })
         }
         (Call::Commit, _) => success(&COMMIT3resok { file_wcc: wcc(None), verf: verf(1) }),
-        (Call::Setattr(_), _) => success(&SETATTR3resok { obj_wcc: wcc(attributes) }),
+        (Call::Setattr(_) | Call::Guarding(..), _) => success(&SETATTR3resok { obj_wcc: wcc(attributes) }),
         (Call::Getattr, _) => {
             success(&GETATTR3resok { obj_attributes: attributes.expect("GETATTR finds attributes") })
         }

@@ -1,6 +1,6 @@
 //! CREATE, SETATTR and RENAME, and what the server may have under either name before.
 
-use nfs_wire::rpc::Rejection;
+use nfs_wire::{nfs3_types::nfs3::nfstime3, rpc::Rejection};
 use stable_how::FILE_SYNC;
 
 use super::{
@@ -10,10 +10,10 @@ use super::{
     },
     conversation::{
         Answer::{self, Done, File, Handle, NoHandle, Refused, Twice},
-        Call::{self, Commit, Getattr, Guarded, Lookup, Remove, Rename, Setattr, Unchecked, Write},
+        Call::{self, Commit, Getattr, Guarded, Guarding, Lookup, Remove, Rename, Setattr, Unchecked, Write},
         Conversation, FILE, FILEID,
         Name::{Target, Temporary},
-        Round, mode, ranges, size, spec, temporary,
+        Round, mode, ranges, resize, size, spec, temporary,
     },
 };
 use crate::attr::SetTime;
@@ -93,7 +93,7 @@ fn an_upload_without_failures_makes_these_calls() {
         (
             "in place: SETATTR truncates what was longer",
             in_place(),
-            vec![Unchecked(Target, mode(0o644)), write, Setattr(size(10))],
+            vec![Unchecked(Target, mode(0o644)), write, resize(10)],
         ),
         (
             "in place, read-only",
@@ -101,7 +101,7 @@ fn an_upload_without_failures_makes_these_calls() {
             vec![
                 Unchecked(Target, mode(0o644)),
                 write,
-                Setattr(SetAttributes { mode: Some(0o444), ..size(10) }),
+                Guarding(SetAttributes { mode: Some(0o444), ..size(10) }, 300),
             ],
         ),
         ("an existing file keeps its mode and size", read_only(existing(10)), vec![write]),
@@ -120,13 +120,9 @@ fn an_upload_without_failures_makes_these_calls() {
         (
             "SETATTR makes a hole at the end",
             holes(&[(3, 5), (8, 20)], spec(temporary(), 10)),
-            vec![create(), Write(0, 3, FILE_SYNC), Write(5, 8, FILE_SYNC), Setattr(size(10)), Rename],
+            vec![create(), Write(0, 3, FILE_SYNC), Write(5, 8, FILE_SYNC), resize(10), Rename],
         ),
-        (
-            "nothing but a hole",
-            holes(&[(0, 10)], spec(temporary(), 10)),
-            vec![create(), Setattr(size(10)), Rename],
-        ),
+        ("nothing but a hole", holes(&[(0, 10)], spec(temporary(), 10)), vec![create(), resize(10), Rename]),
         (
             "an existing file may have data where the source has holes",
             holes(&[(3, 5)], existing(10)),
@@ -135,7 +131,7 @@ fn an_upload_without_failures_makes_these_calls() {
         (
             "a target in place may, too",
             holes(&[(3, 10)], in_place()),
-            vec![Unchecked(Target, mode(0o644)), write, Setattr(size(10))],
+            vec![Unchecked(Target, mode(0o644)), write, resize(10)],
         ),
     ];
     for (what, spec, calls) in table {
@@ -191,14 +187,52 @@ fn a_target_in_place_is_written_whatever_its_size() {
             (Unchecked(Target, mode(0o644)), NoHandle),
             (Lookup(Target), found.clone()),
             (Write(0, 10, FILE_SYNC), Done),
-            (Setattr(size(10)), Done),
+            (resize(10), Done),
         ]);
         Conversation::new(spec(Placement::InPlace, 10)).finish(&[
             (Unchecked(Target, mode(0o644)), found),
             (Write(0, 10, FILE_SYNC), Done),
-            (Setattr(size(10)), Done),
+            (resize(10), Done),
         ]);
     }
+}
+
+#[test]
+fn a_size_is_set_of_the_file_as_it_is_and_no_late_copy_sets_it_again() {
+    let changed = |seconds| {
+        let ctime = nfstime3 { seconds, nseconds: 0 };
+        Answer::Told(fattr3 { ctime, ..attributes(FILEID, 20) })
+    };
+    let begun = || {
+        let mut conversation = Conversation::new(spec(Placement::InPlace, 10));
+        conversation
+            .run(&[
+                (Unchecked(Target, mode(0o644)), File(FILE, attributes(FILEID, 20))),
+                (Write(0, 10, FILE_SYNC), changed(400)),
+            ])
+            .unwrap();
+        conversation
+    };
+    let refused = || Refused(Status::NOT_SYNC);
+    begun().finish(&[(Guarding(size(10), 400), Done)]);
+    begun().finish(&[
+        (Guarding(size(10), 400), refused()),
+        (Getattr, changed(401)),
+        (Guarding(size(10), 401), refused()),
+        // The clock of a server may be set back.
+        (Getattr, changed(399)),
+        (Guarding(size(10), 399), Done),
+    ]);
+    // A server that refuses every guard.
+    let broken = [(Guarding(size(10), 400), refused()), (Getattr, changed(400)), (Setattr(size(10)), Done)];
+    begun().finish(&broken);
+    // Others change the file all the time.
+    let mut rounds = Vec::new();
+    for second in 400..416 {
+        rounds.extend([(Guarding(size(10), second), refused()), (Getattr, changed(second + 1))]);
+    }
+    rounds.push((Setattr(size(10)), Done));
+    begun().finish(&rounds);
 }
 
 #[test]
@@ -209,7 +243,7 @@ fn a_lookup_replaces_guarded_where_the_server_has_no_guarded_create() {
     let notsupp = || (create(), refused(Status::NOTSUPP));
     let gone = |call| (call, refused(Status::NOENT));
     let sparse = || vec![(Write(0, 3, FILE_SYNC), Done), (Write(5, 10, FILE_SYNC), Done), (Rename, Done)];
-    let whole = || vec![(Write(0, 10, FILE_SYNC), Done), (Setattr(size(10)), Done), (Rename, Done)];
+    let whole = || vec![(Write(0, 10, FILE_SYNC), Done), (resize(10), Done), (Rename, Done)];
     let table = [
         ("no such file", vec![notsupp(), gone(Lookup(Temporary)), (plain, empty())], sparse()),
         (
