@@ -192,6 +192,8 @@ pub enum Warning<'a> {
     NotResumable(&'a io::Error),
     /// An interrupted run cannot be resumed, as another run has the state of its destination.
     NotResumableBesideAnother,
+    /// An interrupted download cannot be resumed, as somebody else keeps the name of its journal.
+    JournalIsTaken(&'a Name),
     /// A server has lost what an earlier run sent.
     LostUpload {
         /// Its copy.

@@ -96,6 +96,11 @@ impl Journal {
         Ok((Self { file, key, number }, newest.map(|(_, state)| state)))
     }
 
+    /// Returns the file that it is in.
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Puts a state in the place of the last but one.
     ///
     /// # Errors

@@ -273,9 +273,12 @@ impl Directory {
         part::remove_known(self, name, known)
     }
 
-    /// Opens a file in this directory for reading that shows by its contents that this user has written it; `None` if there is none.
-    pub fn read_sealed(&self, name: &[u8]) -> io::Result<Option<File>> {
-        self.read_if(name, |_| true)
+    /// Removes an open file if a name in this directory still stands for it.
+    ///
+    /// # Errors
+    /// What removing it fails of.
+    pub fn remove_open(&self, name: &[u8], file: &File) -> io::Result<()> {
+        part::remove_open(self, name, file)
     }
 
     /// Opens a file of this user's in this directory for reading; `None` if there is none, or something that others may have made.
@@ -288,14 +291,11 @@ impl Directory {
             Ok(file) => Ok(Some(file).filter(is_good)),
             // What this user may not open is not this user's.
             Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
-                ) =>
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
+                    || Errno::from_io_error(&error).is_some_and(part::is_of_name) =>
             {
                 Ok(None)
             }
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -317,10 +317,14 @@ impl Directory {
     /// Returns an open file once more, from its beginning, if a name in this directory still stands for it.
     ///
     /// # Errors
-    /// `NotFound` if the name does not; what reading it will fail of is told then.
+    /// `NotFound` if the name does not, `PermissionDenied` if it is open for writing alone.
     pub fn again(&self, name: &[u8], file: &File) -> io::Result<File> {
         if self.stat(name)?.as_ref().map(number) != Some(number(&fs::fstat(file)?)) {
             return Err(io::ErrorKind::NotFound.into());
+        }
+        if fs::fcntl_getfl(file)? & OFlags::ACCMODE == OFlags::WRONLY {
+            let text = "its mode does not let this user read it, so that it cannot be compared";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let mut file = file.try_clone()?;
         file.rewind()?;

@@ -57,9 +57,10 @@ pub fn fresh(name: &[u8]) -> Vec<u8> {
     Tag::fresh().temporary(name)
 }
 
-/// Returns the name of the journal that says what of a temporary file is there.
+/// Returns the name of this user's journal, which says what of a temporary file is there. Each user has one of their own, so that in a
+/// shared directory none is in the way of another.
 pub fn journal(name: &[u8]) -> Vec<u8> {
-    beside(name, JOURNAL)
+    Tag(rustix::process::geteuid().as_raw()).behind(beside(name, JOURNAL))
 }
 
 /// Returns the name under which a hard link is made that replaces a file on this machine.
@@ -67,9 +68,9 @@ pub fn linked(name: &[u8]) -> Vec<u8> {
     beside(name, LINK)
 }
 
-/// Returns all names that a copy to a name on this machine may use meanwhile; on a server they have a tag.
+/// Returns all names that a copy to a name may use meanwhile, without their tags.
 pub fn used_by(name: &[u8]) -> [Vec<u8>; 3] {
-    [temporary(name), journal(name), linked(name)]
+    [PART, JOURNAL, LINK].map(|suffix| beside(name, suffix))
 }
 
 /// Whether a name looks like one of those that copies use meanwhile.
@@ -91,7 +92,8 @@ pub fn untagged(name: &[u8]) -> &[u8] {
 /// Returns the tag of a temporary name.
 pub fn tag_in(name: &[u8]) -> Option<Tag> {
     let (rest, [b'-', digits @ ..]) = name.split_last_chunk::<{ Tag::BYTES }>()? else { return None };
-    let digits = std::str::from_utf8(digits).ok().filter(|_| rest.ends_with(PART) || rest.ends_with(LINK))?;
+    let has_suffix = [PART, JOURNAL, LINK].iter().any(|suffix| rest.ends_with(suffix));
+    let digits = std::str::from_utf8(digits).ok().filter(|_| has_suffix)?;
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
     u32::from_str_radix(digits, 16).ok().map(Tag)
 }
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(temporary(b"a"), b".a.nfsw-part");
         assert_eq!(TAG.temporary(b"a"), b".a.nfsw-part-0abcdef1");
         assert_eq!(TAG.linked(b"a"), b".a.nfsw-link-0abcdef1");
-        assert_eq!(journal(b"a"), b".a.nfsw-journal");
+        assert_eq!(untagged(&journal(b"a")), b".a.nfsw-journal");
         assert_eq!(linked(b"a"), b".a.nfsw-link");
         let long = [b'x'; 255];
         let mut other = long;
@@ -131,7 +133,8 @@ mod tests {
         assert_eq!(TAG.temporary(&long).len(), 255);
         assert_ne!(temporary(&long), temporary(&other));
         assert_eq!(TAG.temporary(&long[..235]).len(), 255);
-        assert!(journal(&long).len() <= 255);
+        assert!(journal(&long).len() <= 255 && is_ours(&journal(&long)));
+        assert!(used_by(&long).contains(&untagged(&journal(&long)).to_vec()));
         for name in [&b"a"[..], &long] {
             assert_ne!(fresh(name), fresh(name));
             for temporary in [temporary(name), TAG.temporary(name), fresh(name)] {

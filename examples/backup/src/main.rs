@@ -11,7 +11,6 @@ use std::{
     error::Error as StdError,
     fs,
     hash::{Hash, Hasher},
-    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -86,8 +85,7 @@ async fn keep(directory: PathBuf, options: &Options, status: &Shared) {
     let mut copied = None;
     loop {
         let there = directory.clone();
-        let seen =
-            spawn_blocking(move || fingerprint(&there)).await.map_err(io::Error::other).and_then(|seen| seen);
+        let seen = spawn_blocking(move || fingerprint(&there)).await;
         let wait = match seen {
             Ok(seen) if copied == Some(seen) => LOOK_TIME,
             // What changes while it is copied is copied the next time.
@@ -151,11 +149,13 @@ fn report(status: &Shared) -> String {
 }
 
 /// Returns a number that is another one when a file below a directory was changed, added or taken away.
-fn fingerprint(directory: &Path) -> io::Result<u64> {
+fn fingerprint(directory: &Path) -> u64 {
     let (mut open, mut all) = (vec![directory.to_owned()], Vec::new());
     while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory)? {
-            let path = entry?.path();
+        // What cannot be read is told by the copy, which goes on with the rest.
+        for entry in fs::read_dir(&directory).into_iter().flatten() {
+            let Ok(entry) = entry else { break };
+            let path = entry.path();
             // What is gone by now is seen the next time.
             let Ok(found) = fs::symlink_metadata(&path) else { continue };
             if found.is_dir() {
@@ -167,5 +167,5 @@ fn fingerprint(directory: &Path) -> io::Result<u64> {
     all.sort();
     let mut hasher = DefaultHasher::new();
     all.hash(&mut hasher);
-    Ok(hasher.finish())
+    hasher.finish()
 }

@@ -105,7 +105,7 @@ destination are never followed: a file or link replaces them; a directory, or --
 A file is written to .NAME.nfsw-part beside its target and renamed when complete.
 
 Run the same command again to resume an interrupted run. Files larger than 128 KiB resume in the middle, and complete, unchanged files of \
-a tree are skipped. The state is kept beside downloads (.NAME.nfsw-journal) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or \
+a tree are skipped. The state is kept beside downloads (.NAME.nfsw-journal-USER) and, for uploads and trees, in $XDG_STATE_HOME/nfsw or \
 ~/.local/state/nfsw. Copies with --inplace, from standard input or between servers always start from the beginning. --verify also compares \
 what an interrupted run has copied.
 

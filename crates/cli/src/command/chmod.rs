@@ -72,8 +72,15 @@ async fn tree(
             continue;
         }
         loop {
-            let found: Vec<Child> =
-                part?.into_iter().filter(|child| child.metadata.file_type != FileType::Symlink).collect();
+            let found = match part {
+                Ok(found) => found,
+                Err(error) => {
+                    reporter.failed(error)?;
+                    break;
+                }
+            };
+            let is_no_link = |child: &Child| child.metadata.file_type != FileType::Symlink;
+            let found: Vec<Child> = found.into_iter().filter(is_no_link).collect();
             let changes = stream::iter(&found).map(|child| async {
                 match chain.holds(context).await? {
                     true => change(arguments, reporter, &directory.child(child.clone())).await,
@@ -87,7 +94,12 @@ async fn tree(
                 }
             }
             drop(changes);
-            pending.add(&chain, &directory, found.into_iter().rev().filter(Child::is_directory))?;
+            let directories = found.into_iter().rev().filter(Child::is_directory);
+            // Those that were added are visited.
+            if let Err(error) = pending.add(&chain, &directory, directories) {
+                reporter.failed(error)?;
+                break;
+            }
             if listed.is_done() {
                 break;
             }

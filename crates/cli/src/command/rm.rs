@@ -81,7 +81,14 @@ async fn remove(
             continue;
         }
         loop {
-            let (directories, files): (Vec<_>, Vec<_>) = part?.into_iter().partition(Child::is_directory);
+            let found = match part {
+                Ok(found) => found,
+                Err(error) => {
+                    reporter.failed(error)?;
+                    break;
+                }
+            };
+            let (directories, files): (Vec<_>, Vec<_>) = found.into_iter().partition(Child::is_directory);
             let added = to_empty.add(&chain, &directory, directories.into_iter().rev());
             let unlinks = files.iter().map(|file| async {
                 match chain.holds(context).await? {

@@ -284,6 +284,7 @@ impl Reporter {
             | Warning::SetIdNotKept(_)
             | Warning::NotResumable(_)
             | Warning::NotResumableBesideAnother
+            | Warning::JournalIsTaken(_)
             | Warning::LostUpload { .. }
             | Warning::IdentificationsWrap
             | Warning::Changed(_) => self.warning_once(&Said(warning).to_string()),
@@ -316,6 +317,11 @@ impl Display for Said<'_> {
             ),
             Warning::NotResumableBesideAnother => out.write_str(
                 "if this run is interrupted, it cannot be resumed: another nfsw is copying there",
+            ),
+            Warning::JournalIsTaken(journal) => write!(
+                out,
+                "if this run is interrupted, it cannot be resumed: {} is not a file of this user",
+                journal.shown
             ),
             Warning::LostUpload { target } => write!(
                 out,

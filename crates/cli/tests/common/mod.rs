@@ -18,7 +18,7 @@ use std::{
 
 use nfs_wireless_server::{Directory, DirectoryConfig, Memory, Service, ServiceConfig, Vfs};
 
-pub(crate) use part::part;
+pub(crate) use part::{journal, journal_of, part};
 
 /// Waits for something that takes a program a while.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -252,9 +252,14 @@ pub(crate) fn needs_root(what: &str) {
 
 /// Prepares `nfsw` with arguments, as somebody who is not root, for whom modes mean something. Only root can do that.
 pub(crate) fn as_nobody<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
+    as_user(NOBODY, arguments)
+}
+
+/// As [`as_nobody`], as the user and the group of a number.
+pub(crate) fn as_user<I: IntoIterator<Item = impl AsRef<OsStr>>>(user: u32, arguments: I) -> Command {
     needs_root("acts for another user");
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program()).args(arguments);
+    let (mut command, user) = (Command::new("setpriv"), user.to_string());
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(program()).args(arguments);
     command.stdin(Stdio::null()).env("XDG_STATE_HOME", "/nowhere").env("XDG_CACHE_HOME", "/nowhere");
     command.env("XDG_CONFIG_HOME", "/nowhere").env_remove("NFSW_OPTS");
     command

@@ -341,3 +341,33 @@ fn what_is_no_directory_is_not_taken_for_one_that_is_there() {
     }
     assert!(server.path("directory/below/it").is_dir());
 }
+
+#[test]
+fn a_directory_that_cannot_be_listed_does_not_end_a_tree() {
+    let server = Server::of_nobody();
+    let owned = |path: &str| {
+        std::os::unix::fs::chown(server.path(path), Some(common::NOBODY), Some(common::NOBODY)).unwrap();
+    };
+    fs::create_dir(server.path("tree")).unwrap();
+    owned("tree");
+    for name in ["a", "m", "z"] {
+        let (directory, file) = (format!("tree/{name}"), format!("tree/{name}/file"));
+        fs::create_dir(server.path(&directory)).unwrap();
+        fs::write(server.path(&file), "").unwrap();
+        if name == "m" {
+            fs::set_permissions(server.path(&directory), fs::Permissions::from_mode(0o700)).unwrap();
+        } else {
+            owned(&file);
+            owned(&directory);
+        }
+    }
+    let output = nfsw(["chmod", "-R", "u=rwX,go=", &server.url("/tree")]);
+    assert_eq!(output.status.code(), Some(1), "{}", common::stderr(&output));
+    for name in ["a", "z"] {
+        let found = fs::metadata(server.path(&format!("tree/{name}/file"))).unwrap();
+        assert_eq!(found.mode() & 0o777, 0o600, "{name}: {}", common::stderr(&output));
+    }
+    let output = nfsw(["rm", "-r", &server.url("/tree")]);
+    assert_eq!(output.status.code(), Some(1), "{}", common::stderr(&output));
+    assert_eq!(names(&server.path("tree")), ["m"], "{}", common::stderr(&output));
+}

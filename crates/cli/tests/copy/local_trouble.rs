@@ -172,7 +172,7 @@ fn on_a_full_disk_only_what_is_in_the_way_of_a_file_is_deleted() {
     let output = command(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
     assert!(stderr(&output).contains(" 1 deleted"), "{}", stderr(&output));
-    assert_eq!(names(disk.0.path()), [".file.nfsw-journal", ".file.nfsw-part", "other"]);
+    assert_eq!(names(disk.0.path()), [&common::journal("file")[..], ".file.nfsw-part", "other"]);
     disk.mount("remount,size=32m");
     let output = command(arguments).output().unwrap();
     assert!(stderr(&output).contains("resuming after"), "{}", stderr(&output));

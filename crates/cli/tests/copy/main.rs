@@ -14,6 +14,7 @@ mod mounted;
 #[path = "../common/odd.rs"]
 mod odd;
 
+mod beside_others;
 mod copying;
 mod files;
 mod flapping;

@@ -13,7 +13,6 @@ use crate::common::{self, NOBODY, Server, as_nobody, command, needs_root, noise,
 const SIZE: usize = 300 << 10;
 
 const PART: &str = ".file.nfsw-part";
-const JOURNAL: &str = ".file.nfsw-journal";
 
 /// What somebody puts there.
 type Plant = fn(&Path);
@@ -79,7 +78,8 @@ fn a_download_takes_nothing_that_others_have_put_there() {
         let state = tempfile::tempdir().unwrap();
         chown(state.path(), Some(user), Some(user)).unwrap();
         for (what, plant) in PLANTS {
-            for names in [&[PART][..], &[JOURNAL], &[PART, JOURNAL]] {
+            let journal = &common::journal_of(user, "file")[..];
+            for names in [&[PART][..], &[journal], &[PART, journal]] {
                 let shared = Shared::new();
                 names.iter().for_each(|name| shared.plant(name, plant, other));
                 let mut held = (what == "a file" && names.contains(&PART))
@@ -119,9 +119,10 @@ fn killed_runs_leave_one_partial_file_beside_that_of_another_user_and_it_is_resu
         let shared = Shared::new();
         fs::remove_file(shared.join("elsewhere")).unwrap();
         shared.plant(PART, planted_file, 0);
+        let journal = &common::journal_of(NOBODY, "file")[..];
         let ours = || {
             let mut ours = common::names(shared.0.path());
-            ours.retain(|name| !["file", PART, JOURNAL].iter().any(|other| name == other));
+            ours.retain(|name| !["file", PART, journal].iter().any(|other| name == other));
             ours
         };
         let arguments =

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::common::{
-    Server, assert_same_tree, command, fails, names, nfsw, noise, ok, part, rest_of, stderr,
+    Server, assert_same_tree, command, fails, journal, names, nfsw, noise, ok, part, rest_of, stderr,
 };
 use serde_json::Value;
 
@@ -311,7 +311,7 @@ fn whatever_is_in_a_journal_the_copy_is_right() {
     let content = noise(SIZE / 4);
     fs::write(server.path("file"), &content).unwrap();
     let (url, target) = (server.url("/file"), here.path().join("file"));
-    let (part, journal) = (part(&target), here.path().join(".file.nfsw-journal"));
+    let (part, journal) = (part(&target), here.path().join(journal("file")));
     killed(&[&url, text(&target)], || written(&target) >= SIZE as u64 / 16);
     let (whole, kept) = (fs::read(&journal).unwrap(), fs::read(&part).unwrap());
     for damage in 0..4 {

@@ -51,7 +51,7 @@ fn a_link_in_the_place_of_a_file_is_not_written_through() {
 fn a_link_in_the_place_of_an_unfinished_copy_is_not_written_through() {
     let prepare = |copy: &std::path::Path| {
         symlink("../../../canary", copy.join(".alpha.nfsw-part")).unwrap();
-        symlink("../../../canary", copy.join(".alpha.nfsw-journal")).unwrap();
+        symlink("../../../canary", copy.join(common::journal("alpha"))).unwrap();
     };
     let (trial, outcome) = ambush(TREE, prepare);
     // The copy has another temporary name; the links stay as they are.

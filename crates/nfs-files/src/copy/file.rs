@@ -263,7 +263,13 @@ impl Run<'_> {
         });
         let (opened, opened_there) = (&RefCell::new(None), &Cell::new(None));
         let goal = Goal { opened: opened_there, frame, name, mode, replaces };
-        match (&node.origin, &frame.place) {
+        let held = match &frame.place {
+            Place::Remote(place) if self.copy.inplace => {
+                self.hold(node, place, name)?.map(|held| (held, place))
+            }
+            Place::Remote(_) | Place::Local { .. } | Place::Planned(_) => None,
+        };
+        let copied = match (&node.origin, &frame.place) {
             (_, Place::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Place::Local { directory, .. }) => {
                 let target = Target { directory, name, mode, share, frame, replaces, opened };
@@ -282,7 +288,11 @@ impl Run<'_> {
             (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
                 Err(Error::usage(format!("{node}: neither side is on a server")))
             }
+        };
+        if let Some((held, place)) = held {
+            self.let_go(held, place, name, &copied).await;
         }
+        copied
     }
 
     /// Returns what may lose its name to a copy, where this was there. A sync keeps what is newer, so it looks again at what is another.

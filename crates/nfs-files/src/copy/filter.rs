@@ -27,6 +27,9 @@ pub(super) const MAX_GITIGNORE_BYTES: u64 = 256 << 10;
 /// copied, and of the directories above them.
 pub const MAX_PATTERN_BYTES: usize = 24 << 20;
 
+/// Bytes that the patterns of all `--exclude-from` files may take in memory, which are the user's own.
+const MAX_LISTED_PATTERN_BYTES: usize = 256 << 20;
+
 /// Bytes that a pattern without a wildcard takes, at most (measured with `ignore` 0.4: 0.9 to 1.4 KiB).
 const PLAIN_BYTES: usize = 1536;
 
@@ -49,6 +52,8 @@ pub struct Filter {
     one_file_system: bool,
     /// Bytes that the patterns of `.gitignore` files take.
     pub pattern_bytes: Rc<Cell<usize>>,
+    /// Bytes that those of `--exclude-from` take.
+    listed_bytes: Rc<Cell<usize>>,
     listed: Option<Listed>,
 }
 
@@ -78,6 +83,22 @@ struct Charge {
     all: Rc<Cell<usize>>,
 }
 
+impl Charge {
+    /// Sets aside what the patterns of a text take beside all others.
+    ///
+    /// # Errors
+    /// That is more than so many bytes, which are returned in MiB.
+    fn new(text: &[u8], all: &Rc<Cell<usize>>, most: usize) -> Result<Self, usize> {
+        let bytes = text.split(|&byte| byte == b'\n').map(pattern_bytes).fold(0, usize::saturating_add);
+        let sum = all.get().saturating_add(bytes);
+        if sum > most {
+            return Err(most >> 20);
+        }
+        all.set(sum);
+        Ok(Self { bytes, all: Rc::clone(all) })
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.all.set(self.all.get() - self.bytes);
@@ -103,9 +124,12 @@ impl Filter {
     /// Adds the patterns of a file, in the syntax of gitignore(5).
     ///
     /// # Errors
-    /// A line for the user about a pattern that means nothing.
+    /// A line for the user about a pattern that means nothing, or about too many.
     pub fn add_patterns(&mut self, text: &[u8]) -> Result<(), String> {
-        self.ignores = Some(Rc::new(Ignores::new(Vec::new(), text, self.ignores.take())?));
+        let charge = Charge::new(text, &self.listed_bytes, MAX_LISTED_PATTERN_BYTES)
+            .map_err(|most| format!("the patterns of --exclude-from take more than {most} MiB of memory"))?;
+        let ignores = Ignores::new(Vec::new(), text, self.ignores.take())?;
+        self.ignores = Some(Rc::new(Ignores { _charge: Some(charge), ..ignores }));
         Ok(())
     }
 
@@ -157,16 +181,9 @@ impl Filter {
         if text.len() as u64 > MAX_GITIGNORE_BYTES {
             return Err(format!("has more than {} KiB", MAX_GITIGNORE_BYTES >> 10));
         }
-        let bytes = text.split(|&byte| byte == b'\n').map(pattern_bytes).fold(0, usize::saturating_add);
-        let all = self.pattern_bytes.get().saturating_add(bytes);
-        if all > MAX_PATTERN_BYTES {
-            let most = MAX_PATTERN_BYTES >> 20;
-            return Err(format!(
-                "the patterns of it and of the directories around it take more than {most} MiB of memory"
-            ));
-        }
-        self.pattern_bytes.set(all);
-        let charge = Charge { bytes, all: Rc::clone(&self.pattern_bytes) };
+        let charge = Charge::new(text, &self.pattern_bytes, MAX_PATTERN_BYTES).map_err(|most| {
+            format!("the patterns of it and of the directories around it take more than {most} MiB of memory")
+        })?;
         Ok(Ignores { _charge: Some(charge), ..Ignores::new(directory, text, above)? })
     }
 
@@ -347,6 +364,17 @@ mod tests {
         }
         assert!(read(&of(60_000, "name"), None).unwrap_err().contains("256 KiB"));
         assert_eq!(filter.pattern_bytes.get(), 0);
+    }
+
+    #[test]
+    fn the_patterns_that_a_user_lists_take_bounded_memory() {
+        let of = |count: usize, pattern: &str| format!("{pattern}\n").repeat(count).into_bytes();
+        let mut filter = Filter::default();
+        filter.add_patterns(&of(2000, "name*")).unwrap();
+        for text in [of(60_000, "a*"), of(400_000, "n"), b"a*".repeat(1 << 20)] {
+            let error = filter.add_patterns(&text).unwrap_err();
+            assert!(error.contains("256 MiB"), "{error}");
+        }
     }
 
     #[test]

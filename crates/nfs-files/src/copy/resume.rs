@@ -57,8 +57,11 @@ const FLUSH_CHECK: Duration = Duration::from_millis(500);
 /// tag of a run it is the number of that, and 1.
 const NO_RUN: u64 = u64::MAX;
 
-/// Where the token of an upload has the number of the run, behind the verifier of the server.
+/// Where the token of an upload has the number of the run under whose temporary name the file is, behind the verifier of the server.
 const NUMBER: usize = 8;
+
+/// Where it has the number, and 1, of another run under whose temporary name the file may still be.
+const FORMER: usize = 9;
 
 /// A journal with the state that it is to hold.
 #[derive(Debug)]
@@ -180,14 +183,36 @@ impl Receiving {
         name: &[u8],
         (key, tags): (Key, &Tags),
     ) -> io::Result<()> {
-        let Some(journal) = directory.read_sealed(&name::journal(name))? else { return Ok(()) };
-        let (_, Some(state)) = Journal::open(journal, key)? else { return Ok(()) };
+        let Some(file) = directory.lock_there(&name::journal(name))? else { return Ok(()) };
+        let (journal, Some(state)) = Journal::open(file, key)? else { return Ok(()) };
         let is_whole = state.solid.bytes().max(state.tentative.bytes()) == state.source.size;
         let at = left(&state, name, tags).map_or_else(|| name::temporary(name), |(_, at)| at);
         if is_whole && directory.stat(&at)?.is_none() {
-            directory.remove(&name::journal(name))?;
+            directory.remove_open(&name::journal(name), journal.file())?;
         }
         Ok(())
+    }
+
+    /// Removes the journal that this user may have left: of a copy that is begun without one it may claim nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` when another run has it; what removing it fails of.
+    pub(super) fn remove_left(directory: &Directory, name: &[u8]) -> io::Result<()> {
+        let journal = name::journal(name);
+        if directory.stat(&journal)?.is_none() {
+            return Ok(());
+        }
+        let _held = directory.lock_there(&journal)?;
+        match directory.remove(&journal) {
+            Err(error) if directory.read_own(&journal)?.is_some() => Err(error),
+            // What others keep there is believed by no run of this user.
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the journal: the copy has its name. What cannot be removed is believed by no run.
+    pub(super) fn finish(self, directory: &Directory, name: &[u8]) {
+        let _ = directory.remove_open(&name::journal(name), lock(&self.recorder).journal.file());
     }
 
     /// Records that everything is copied.
@@ -281,7 +306,8 @@ fn left(found: &State, name: &[u8], tags: &Tags) -> Option<(Mark, Vec<u8>)> {
     let [_, number, owner_and_mode, run] = found.target;
     let at = match run.checked_sub(1) {
         None => name::temporary(name),
-        Some(run) => tags.earlier(u8::try_from(run).ok()?)?.temporary(name),
+        // Another run may have the number now, and nothing to do with this file: who has locked the journal has what it names.
+        Some(run) => tags.of_number(u8::try_from(run).ok()?)?.temporary(name),
     };
     Some((Mark { number, owner_and_mode }, at))
 }
@@ -378,21 +404,44 @@ impl Earlier {
         self.found.as_ref().is_some_and(|found| found.source != self.source)
     }
 
-    /// Returns the number of the run that has left something, if it is not that of this one.
-    pub(super) fn other_number(&self) -> Option<u8> {
-        self.found.as_ref().map(|found| found.token[NUMBER]).filter(|number| *number != self.number)
+    /// Returns the numbers of the runs under whose temporary names there may be what was left, without that of this one.
+    pub(super) fn other_numbers(&self) -> Vec<u8> {
+        let Some(State { token, .. }) = &self.found else { return Vec::new() };
+        let all = [Some(token[NUMBER]), token[FORMER].checked_sub(1)];
+        all.into_iter().flatten().filter(|number| *number != self.number).collect()
+    }
+
+    /// Returns the numbers of all runs under whose temporary names there may be what was left; none if nothing was.
+    pub(super) fn numbers(&self) -> Vec<u8> {
+        let own = self.found.as_ref().map(|_| self.number);
+        own.into_iter().chain(self.other_numbers()).collect()
+    }
+
+    /// Whether a file on the server is what was left: another run may use the same temporary name by now.
+    pub(super) fn is_of(&self, file: &Metadata) -> bool {
+        let is_it =
+            |found: &State| found.target[..2] == [file.fsid, file.fileid] && made(found) == file.atime;
+        self.found.as_ref().is_some_and(is_it)
+    }
+
+    /// Records that what was left gets the temporary name of this run, and has that of another until then.
+    pub(super) fn note_rename(&mut self, from: u8) {
+        let Some(found) = &mut self.found else { return };
+        (found.token[NUMBER], found.token[FORMER]) = (self.number, from + 1);
+        // A journal that cannot be written now will not be written later either.
+        let _ = self.file.try_clone().and_then(|file| Journal::open(file, self.key)?.0.write(found));
     }
 
     /// Returns what of this version of the source was copied.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         let found = self.found.as_ref().filter(|found| found.source == self.source)?;
-        let [fsid, fileid, seconds, nanoseconds] = found.target;
-        let ([owner, seconds], [mode, nanoseconds]) = (halves(seconds), halves(nanoseconds));
+        let [fsid, fileid, third, fourth] = found.target;
+        let ([owner, _], [mode, _]) = (halves(third), halves(fourth));
         let (verifier, _) = found.token.split_first_chunk()?;
         Some(Checkpoint {
             fsid,
             fileid,
-            made: Time { seconds, nanoseconds },
+            made: made(found),
             owner,
             mode,
             stable: found.solid.clone(),
@@ -436,6 +485,13 @@ impl Sending {
         let (confirmed, told) = oneshot::channel();
         Ok((Self { file, recorder, latest, watched, confirmed: Some(confirmed) }, told))
     }
+}
+
+/// Returns the time of last access that an upload has made its temporary file with.
+const fn made(state: &State) -> Time {
+    let [_, _, third, fourth] = state.target;
+    let ([_, seconds], [_, nanoseconds]) = (halves(third), halves(fourth));
+    Time { seconds, nanoseconds }
 }
 
 /// Two numbers as one.
@@ -516,7 +572,11 @@ mod tests {
         }
 
         fn journal(&self) -> File {
-            File::options().read(true).write(true).open(self.path.path().join(".file.nfsw-journal")).unwrap()
+            File::options().read(true).write(true).open(self.journal_path()).unwrap()
+        }
+
+        fn journal_path(&self) -> std::path::PathBuf {
+            self.directory.join(&name::journal(b"file"))
         }
 
         fn change_state(&self, change: impl FnOnce(&mut State)) {
@@ -541,7 +601,7 @@ mod tests {
         }
 
         fn has_journal(&self) -> bool {
-            self.path.path().join(".file.nfsw-journal").exists()
+            self.journal_path().exists()
         }
     }
 
@@ -665,7 +725,7 @@ mod tests {
         }
         let target = Target::new();
         target.leave(0, 100);
-        let journal = target.path.path().join(".file.nfsw-journal");
+        let journal = target.journal_path();
         std::os::unix::fs::chown(&journal, Some(65534), None).unwrap();
         let error =
             Receiving::open(&target.directory, b"file", 0o600, SOURCE, (KEY, &target.tags())).unwrap_err();
@@ -743,11 +803,19 @@ mod tests {
         let earlier = open(SOURCE);
         assert!(!earlier.source_changed());
         assert_eq!(earlier.checkpoint().unwrap().stable, range(0, 100));
-        assert_eq!(earlier.other_number(), None);
+        assert!(earlier.other_numbers().is_empty());
         drop(earlier);
-        let other = Earlier::open(&state, b"target", server, SOURCE, 2).unwrap().unwrap();
-        assert_eq!(other.other_number(), Some(1));
+        let of_run = |number| Earlier::open(&state, b"target", server, SOURCE, number).unwrap().unwrap();
+        let mut other = of_run(2);
+        assert_eq!(other.other_numbers(), [1]);
+        // Killed before the server has done it, or after.
+        other.note_rename(1);
         drop(other);
+        for (number, others) in [(1, &[2][..]), (2, &[1]), (3, &[2, 1])] {
+            let next = of_run(number);
+            assert_eq!(next.other_numbers(), others);
+            assert_eq!(next.checkpoint().unwrap().stable, range(0, 100));
+        }
         let earlier = open(Identity { changed: 5, ..SOURCE });
         assert!(earlier.source_changed() && earlier.checkpoint().is_none());
         earlier.finish();

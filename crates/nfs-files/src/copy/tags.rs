@@ -69,22 +69,28 @@ impl Tags {
         self.number().map(|_| self.own().temporary(name))
     }
 
-    /// Returns the tag of the earlier run that had a number; `None` if another run has it now.
-    pub(super) fn earlier(&self, number: u8) -> Option<Tag> {
-        // The lock that this run has would be in its own way.
-        self.number()?;
-        if !self.locked.borrow().iter().any(|(locked, _)| *locked == number) {
-            let file = lock(&self.state.open().ok()?, number).ok()?;
-            self.locked.borrow_mut().push((number, file));
-        }
+    /// Returns the tag of runs that have a number. Another run may have it now: that a file is of a run that has ended must be known by
+    /// something else.
+    pub(super) fn of_number(&self, number: u8) -> Option<Tag> {
         Some(self.secret().ok()?.tag(number))
     }
 
-    /// Whether a temporary name is that of an earlier run, which had another number.
+    /// Whether a temporary name is that of an earlier run, which had another number that no run has now.
     pub(super) fn is_of_earlier(&self, name: &[u8]) -> bool {
         let (Some(found), Ok(secret)) = (tag_in(name), self.secret()) else { return false };
         let number = (0..MOST_RUNS).find(|number| secret.tag(*number) == found);
-        number.is_some_and(|number| self.number() != Some(number) && self.earlier(number).is_some())
+        number.is_some_and(|number| self.number().is_some_and(|own| own != number) && self.holds(number))
+    }
+
+    /// Whether no other run has a number, nor gets it before this one has ended.
+    fn holds(&self, number: u8) -> bool {
+        if self.locked.borrow().iter().any(|(locked, _)| *locked == number) {
+            return true;
+        }
+        let locked = self.state.open().and_then(|directory| lock(&directory, number));
+        let is_locked = locked.is_ok();
+        self.locked.borrow_mut().extend(locked.map(|file| (number, file)));
+        is_locked
     }
 
     fn secret(&self) -> io::Result<&Secret> {
@@ -142,11 +148,11 @@ mod tests {
         assert_ne!(tags[0], tags[1]);
         assert_eq!([one.number(), other.number()], [Some(0), Some(1)]);
         let left = tags.map(|tag| tag.temporary(b"file"));
-        assert_eq!(one.earlier(1), None, "the other is still there");
-        assert_eq!(left.each_ref().map(|left| one.is_of_earlier(left)), [false, false]);
+        assert_eq!(one.of_number(1), Some(tags[1]));
+        let are_of_earlier = || left.each_ref().map(|left| one.is_of_earlier(left));
+        assert_eq!(are_of_earlier(), [false, false], "the other is still there");
         drop(other);
-        assert_eq!([one.earlier(1), one.earlier(1)], [Some(tags[1]); 2]);
-        assert_eq!(left.each_ref().map(|left| one.is_of_earlier(left)), [false, true]);
+        assert_eq!([are_of_earlier(), are_of_earlier()], [[false, true]; 2]);
         assert!(
             !one.is_of_earlier(&Tag::fresh().temporary(b"file")) && !one.is_of_earlier(b".file.nfsw-part")
         );

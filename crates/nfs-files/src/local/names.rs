@@ -27,8 +27,10 @@ impl Directory {
     /// Returns what is in the directory, without `.` and `..`.
     pub fn entries(&self) -> io::Result<Vec<(Vec<u8>, Stat)>> {
         let mut entries = Vec::new();
-        for entry in Dir::read_from(self.fd()?)? {
-            let name = entry?.file_name().to_bytes().to_vec();
+        // One that may be entered and not be listed is open as a mere place.
+        let may_list = |error| if error == Errno::BADF { Errno::ACCESS } else { error };
+        for entry in Dir::read_from(self.fd()?).map_err(may_list)? {
+            let name = entry.map_err(may_list)?.file_name().to_bytes().to_vec();
             if name == b"." || name == b".." {
                 continue;
             }

@@ -86,7 +86,7 @@ impl Mark {
 
 impl Part {
     /// Creates the file under its temporary name; or opens what an earlier run has left there, or at another name, if that is the file which
-    /// is `known`. Whatever else has this name is removed; what cannot be removed, or may be in use by another user, keeps it, and the file
+    /// is `known`, and takes from that what `mode` does not allow. Whatever else has this name is removed; what cannot be removed, or may be in use by another user, keeps it, and the file
     /// gets a `spare` one, or one that nothing has.
     ///
     /// # Errors
@@ -101,36 +101,41 @@ impl Part {
         if name.len() > MAX_NAME_BYTES {
             return Err(Errno::NAMETOOLONG.into());
         }
-        let of_run = |file, temporary, (is_usual, is_known): (bool, bool)| Self {
-            file: Arc::new(file),
-            directory: directory.clone(),
-            name: name.to_vec(),
-            number: Cell::default(),
-            temporary: Some(temporary),
-            is_usual,
-            is_passing: !is_usual && !is_known,
-            is_known,
-            is_new: !is_known,
-            made_mode: None,
+        let of_run = |file: File, temporary, (is_usual, is_known): (bool, bool)| {
+            if is_known {
+                narrow(&file, mode)?;
+            }
+            Ok(Self {
+                file: Arc::new(file),
+                directory: directory.clone(),
+                name: name.to_vec(),
+                number: Cell::default(),
+                temporary: Some(temporary),
+                is_usual,
+                is_passing: !is_usual && !is_known,
+                is_known,
+                is_new: !is_known,
+                made_mode: None,
+            })
         };
         let usual = temporary(name);
         if let Some((mark, at)) = known
             && at != usual
             && let Found::Known(file) = look(directory, at, Some(mark))?
         {
-            return Ok(of_run(file, at.to_vec(), (false, true)));
+            return of_run(file, at.to_vec(), (false, true));
         }
         let known = known.filter(|(_, at)| *at == usual).map(|(mark, _)| mark);
         if let Some((file, is_known)) = take(directory, &usual, mode, known)? {
-            return Ok(of_run(file, usual, (true, is_known)));
+            return of_run(file, usual, (true, is_known));
         }
         if let Some(spare) = spare()
             && let Some((file, _)) = take(directory, &spare, mode, None)?
         {
-            return Ok(of_run(file, spare, (false, false)));
+            return of_run(file, spare, (false, false));
         }
         let fresh = fresh(name);
-        Ok(of_run(create(directory, &fresh, mode)?, fresh, (false, false)))
+        of_run(create(directory, &fresh, mode)?, fresh, (false, false))
     }
 
     /// Returns the temporary name, if it is not the usual one.
@@ -442,7 +447,8 @@ fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<F
         Err(Errno::ACCESS) if directory.stat(name)?.is_some_and(|stat| is_file(&stat) && !is_ours(&stat)) => {
             return Ok(Found::InUse);
         }
-        Err(_) => return Ok(Found::Other),
+        Err(error) if is_of_name(error) => return Ok(Found::Other),
+        Err(error) => return Err(error.into()),
     };
     let stat = fs::fstat(&file)?;
     let is_known = is_file(&stat) && known.is_some_and(|known| known.holds(Mark::of(&stat)));
@@ -456,6 +462,36 @@ fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<F
         return Ok(Found::Gone);
     }
     Ok(if is_known { Found::Known(file) } else { Found::Other })
+}
+
+/// Whether opening a file fails of what has its name, and not of a machine or a disk that has no more of something. Who has put the file
+/// there may have leased it (fcntl(2)), which an open that does not wait finds busy.
+pub(super) const fn is_of_name(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::ACCESS
+            | Errno::AGAIN
+            | Errno::ISDIR
+            | Errno::LOOP
+            | Errno::MLINK
+            | Errno::NODEV
+            | Errno::NXIO
+            | Errno::OPNOTSUPP
+            | Errno::PERM
+            | Errno::TXTBSY
+    )
+}
+
+/// Takes from a file all permissions that a mode does not have, as far as its file system keeps modes.
+fn narrow(file: &File, mode: u32) -> io::Result<()> {
+    let now = mode_of(&fs::fstat(file)?);
+    if now & !mode == 0 {
+        return Ok(());
+    }
+    match fs::fchmod(file, Mode::from_raw_mode((now & mode) as RawMode)) {
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        set => Ok(set?),
+    }
 }
 
 /// Whether it is a regular file with one name.
@@ -504,6 +540,7 @@ fn open_if(
                 }
             }
             Err(Errno::NOENT) => {}
+            Err(error) if !is_of_name(error) => return Err(error.into()),
             Ok(_) | Err(_) => directory.remove(name).map_err(|_| taken())?,
         }
     }
@@ -517,17 +554,19 @@ fn open_if(
 pub(super) fn open_there(directory: &Directory, name: &[u8]) -> io::Result<Option<File>> {
     let file = match fs::openat(directory.fd()?, name, OPEN, Mode::empty()).map(File::from) {
         Ok(file) if is_file(&fs::fstat(&file)?) => file,
-        Ok(_)
-        | Err(Errno::NOENT | Errno::LOOP | Errno::MLINK | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) if error != Errno::NOENT && !is_of_name(error) => return Err(error.into()),
+        Ok(_) | Err(_) => return Ok(None),
     };
     match lock(&file) {
         Err(error) if is_own(&file) => Err(error),
         Err(_) => Ok(None),
         Ok(()) => Ok(is_at(&file, directory, name)?.then_some(file)),
     }
+}
+
+/// Removes an open file if it still has a name.
+pub(super) fn remove_open(directory: &Directory, name: &[u8], file: &File) -> io::Result<()> {
+    if is_at(file, directory, name)? { directory.remove(name) } else { Ok(()) }
 }
 
 /// Removes what has a temporary name if it is the file that an earlier run has left, and no run is writing it.

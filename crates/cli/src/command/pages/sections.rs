@@ -43,7 +43,7 @@ const FILES: &[(&str, &str)] = &[
         "The partial file of a copy, beside its target; renamed to NAME when it is complete. On a server the name ends with a dash and a \
          number that only your runs on this machine have.",
     ),
-    (".NAME.nfsw-journal", "Which ranges of a download's partial file are copied."),
+    (".NAME.nfsw-journal-USER", "Which ranges of a download's partial file are copied."),
     (".nfsw-incomplete", "In a directory that a copy has made and not completed."),
     (
         "~/.local/state/nfsw",

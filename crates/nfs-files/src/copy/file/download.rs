@@ -31,7 +31,7 @@ use crate::{
         source::{Attributes, Kind, Node, RemoteFile},
     },
     error::{Partial, Result, ResultExt, full_disk, io_text, is_full, local, show},
-    event::Name,
+    event::{Name, Warning},
     local::{Directory, Named, Part, Writer},
     name::journal,
 };
@@ -115,21 +115,26 @@ impl Run<'_> {
         let kept = key.map(open);
         let (receiving, part) = match kept {
             Some(Ok((receiving, part))) => (Some(receiving), part),
-            // Where somebody else has taken the name of the journal, none is kept.
             Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(here(error)),
             _ if self.copy.inplace => match self.open_in_place(node, target, part_mode).await? {
                 Some(part) => (None, part),
                 None => return Ok(Attempt::Complete(Box::new(Copied::left()))),
             },
-            _ => {
+            kept => {
+                if kept.is_some() {
+                    // Somebody else has put something there that stays.
+                    self.warn(Warning::JournalIsTaken(&Name::local(&directory.join(&journal(name)))));
+                }
+                if frame.may_have_journals() {
+                    Receiving::remove_left(directory, name).map_err(here)?;
+                }
                 let part = Part::beside(directory, name, part_mode, None, || self.tags.temporary(name));
                 (None, part.map_err(here)?)
             }
         };
-        let resumes = receiving.is_some();
         let mut was = None;
         let differs = Arc::<AtomicBool>::default();
-        let moved = if let Some(receiving) = receiving {
+        let moved = if let Some(receiving) = &receiving {
             self.fetch_missing(node, attributes, source, target, (receiving, &part)).await?
         } else if is_its_size {
             self.fetch_all(attributes, source, target, &part, &differs).await?
@@ -176,7 +181,8 @@ impl Run<'_> {
                 return Err(transfer_error(error, &path, &node.to_string()));
             }
             return Err(match error {
-                client::Error::Local(error) if is_full(&error) => {
+                // What is written in place is the user's own.
+                client::Error::Local(error) if is_full(&error) && !self.copy.inplace => {
                     let used = part.used().unwrap_or(0);
                     let partial = Partial { name: show(&part.path()), bytes: used, is_local: true };
                     full_disk(&path, &error, partial)
@@ -188,8 +194,8 @@ impl Run<'_> {
         self.finish(&part, attributes, if self.narrows(target.replaces.get()) { part_mode } else { mode });
         let copy = part.writer();
         let is_named = self.give_name(node, part, target).await?;
-        if resumes {
-            let _ = directory.remove(&journal(name));
+        if let Some(receiving) = receiving {
+            receiving.finish(directory, name);
         }
         if let Some(left) = left {
             left.remove(directory, name);
@@ -329,7 +335,7 @@ impl Run<'_> {
         attributes: Attributes,
         source: &RemoteFile,
         Target { directory, name, share, .. }: Target<'_>,
-        (receiving, part): (Receiving, &Part),
+        (receiving, part): (&Receiving, &Part),
     ) -> Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
@@ -353,20 +359,12 @@ impl Run<'_> {
         &self,
         attributes: Attributes,
         source: &RemoteFile,
-        Target { directory, name, share, frame, .. }: Target<'_>,
+        Target { directory, name, share, .. }: Target<'_>,
         part: &Part,
         differs: &Arc<AtomicBool>,
     ) -> Result<Result<Option<Metadata>, client::Error>> {
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
-        // No journal may claim anything of the temporary file that is begun here, or outlast it.
-        if !self.copy.inplace
-            && frame.may_have_journals()
-            && let Err(error) = directory.remove(&journal(name))
-            && directory.read_own(&journal(name)).is_ok_and(|ours| ours.is_some())
-        {
-            return Err(here(error));
-        }
         part.clear().map_err(here)?;
         if attributes.size == 0 {
             // Some file systems do not know how long their files are before they are read.

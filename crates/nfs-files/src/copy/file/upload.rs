@@ -1,6 +1,7 @@
 //! A file from this machine to a server.
 
 use std::{
+    fmt::Display,
     fs::File,
     io,
     path::Path,
@@ -121,6 +122,9 @@ impl Run<'_> {
         share.begin(attributes.size - holes.bytes());
         let mut had = 0;
         let opened = goal.opened.get();
+        let narrows = self.narrows(replaces);
+        let until_named = if narrows { for_any_group(mode) } else { mode };
+        let part_mode = part_mode(until_named);
         let placement = match (&earlier, &opened) {
             (_, Some(opened)) => Placement::Existing(opened.handle),
             (None, None) => Placement::Temporary(fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec)),
@@ -128,6 +132,9 @@ impl Run<'_> {
                 let checkpoint = earlier.checkpoint();
                 if earlier.source_changed() {
                     self.say_changed(node);
+                }
+                if checkpoint.as_ref().is_some_and(|left| left.mode & 0o777 & !part_mode != 0) {
+                    self.narrow_left(place, name, earlier, part_mode).await?;
                 }
                 had = checkpoint.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
                 let made = Time::from_system(SystemTime::now());
@@ -138,11 +145,9 @@ impl Run<'_> {
         let (sending, confirmed) =
             Sending::new(source, earlier.as_ref(), Arc::clone(&latest), Arc::clone(&watched))
                 .map_err(here)?;
-        let narrows = self.narrows(replaces);
-        let until_named = if narrows { for_any_group(mode) } else { mode };
         let gets_name = self.copy.inplace || !narrows && matches!(replaces, Replaces::Anything { .. });
         let mut spec = UploadSpec {
-            mode: part_mode(until_named),
+            mode: part_mode,
             attributes: if keeps && (self.copy.preserve || opened.is_none()) {
                 self.last_attributes(attributes.times, until_named)
             } else {
@@ -336,16 +341,13 @@ impl Run<'_> {
                 self.warn(Warning::NotResumableBesideAnother);
                 Ok(None)
             }
-            Ok(earlier) => {
-                if let Some(number) = earlier.as_ref().and_then(Earlier::other_number) {
-                    self.take_over(place, name, number).await;
+            Ok(mut earlier) => {
+                if let Some(earlier) = &mut earlier {
+                    self.take_over(place, name, earlier).await;
                 }
                 Ok(earlier)
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let text = format!("{target}: another nfsw is copying to this file; wait for it, or stop it");
-                Err(Error::other(text))
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use(target)),
             Err(error) => {
                 self.warn(Warning::NotResumable(&error));
                 Ok(None)
@@ -353,14 +355,80 @@ impl Run<'_> {
         }
     }
 
-    /// Gives the name that this run would use to what an earlier run has left, which had another number. Where that is not possible, the
-    /// file is copied from the beginning.
-    async fn take_over(&self, place: &RemotePlace, name: &[u8], number: u8) {
+    /// Keeps other runs of this user away from a file that is written in place, as far as the state directory can tell them of it.
+    ///
+    /// # Errors
+    /// Another run is copying there.
+    pub(super) fn hold(&self, node: &Node, place: &RemotePlace, name: &[u8]) -> Result<Option<Earlier>> {
+        let (key, number) = (target_key(place.handle, name), self.tags.number().unwrap_or_default());
+        let server = place.client.address();
+        match Earlier::open(&self.copy.state, &key, server, node.attributes.identity(), number) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use(place.remote.join(name))),
+            held => Ok(held.unwrap_or_default()),
+        }
+    }
+
+    /// Ends that. Once the copy is complete, what an interrupted one has left is removed.
+    pub(super) async fn let_go(
+        &self,
+        held: Earlier,
+        place: &RemotePlace,
+        name: &[u8],
+        copied: &Result<Copied>,
+    ) {
         let RemotePlace { client, handle, .. } = place;
-        let Some(earlier) = self.tags.earlier(number) else { return };
-        let (from, to) = (earlier.temporary(name), self.temporary(name));
-        if let Ok(left) = client.lookup(*handle, &from).await {
-            let _ = client.rename(left.handle, (*handle, &from), (*handle, &to)).await;
+        let numbers = held.numbers();
+        if !numbers.is_empty() && !copied.as_ref().is_ok_and(|copied| !copied.is_left) {
+            return;
+        }
+        for tag in numbers.into_iter().filter_map(|number| self.tags.of_number(number)) {
+            let temporary = tag.temporary(name);
+            if let Ok(left) = client.lookup(*handle, &temporary).await
+                && held.is_of(&left.metadata)
+            {
+                // What cannot be removed is in nobody's way.
+                let _ = client.remove(*handle, &temporary).await;
+            }
+        }
+        held.finish();
+    }
+
+    /// Takes from what an earlier run has left the permissions that a mode does not have, before it gets more of the source.
+    async fn narrow_left(
+        &self,
+        place: &RemotePlace,
+        name: &[u8],
+        earlier: &Earlier,
+        mode: u32,
+    ) -> Result<()> {
+        let RemotePlace { client, handle, remote, .. } = place;
+        let Ok(left) = client.lookup(*handle, &self.temporary(name)).await else { return Ok(()) };
+        if !earlier.is_of(&left.metadata) || left.metadata.mode & 0o777 & !mode == 0 {
+            return Ok(());
+        }
+        let mode = Some(left.metadata.mode & mode);
+        let attributes = SetAttributes { mode, ..SetAttributes::default() };
+        match client.set_attributes(left.handle, attributes).await {
+            // It keeps no modes.
+            Err(error) if is_refused(&error) => Ok(()),
+            set => set.at(remote.join(name)),
+        }
+    }
+
+    /// Gives the name that this run would use to what an earlier run has left, which had another number: who has locked the journal has the
+    /// file that it names, also where that number is another run's by now. Where that is not possible, the file is copied from the beginning.
+    async fn take_over(&self, place: &RemotePlace, name: &[u8], earlier: &mut Earlier) {
+        let RemotePlace { client, handle, .. } = place;
+        for number in earlier.other_numbers() {
+            let Some(tag) = self.tags.of_number(number) else { continue };
+            let (from, to) = (tag.temporary(name), self.temporary(name));
+            if let Ok(left) = client.lookup(*handle, &from).await
+                && earlier.is_of(&left.metadata)
+            {
+                earlier.note_rename(number);
+                let _ = client.rename(left.handle, (*handle, &from), (*handle, &to)).await;
+                return;
+            }
         }
     }
 
@@ -398,6 +466,10 @@ impl Run<'_> {
         }
         attributes
     }
+}
+
+fn in_use(target: impl Display) -> Error {
+    Error::other(format!("{target}: another nfsw is copying to this file; wait for it, or stop it"))
 }
 
 /// A local file on its way to a server, which others may change meanwhile.
