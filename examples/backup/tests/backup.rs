@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    os::unix::fs::{PermissionsExt, chown},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -23,7 +24,11 @@ struct Backup {
 
 impl Backup {
     fn start(directory: &Path, url: &str, state: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_backup"))
+        Self::by(&mut Command::new(env!("CARGO_BIN_EXE_backup")), directory, url, state)
+    }
+
+    fn by(program: &mut Command, directory: &Path, url: &str, state: &Path) -> Self {
+        let mut child = program
             .arg(directory)
             .args([url, "127.0.0.1:0"])
             .env("XDG_STATE_HOME", state)
@@ -99,4 +104,25 @@ fn a_directory_is_kept_copied_and_what_was_killed_is_resumed() {
         status["runs"].as_u64() > Some(1) && is_same(&source, &there, &names)
     });
     assert_eq!(backup.status()["failed"], 0);
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_told_and_the_rest_is_copied() {
+    const NOBODY: u32 = 65534;
+    let (server, here, state) = (Served::start(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    chown(state.path(), Some(NOBODY), Some(NOBODY)).expect("only root can act for another user, as CI does");
+    mode(here.path(), 0o755);
+    for name in ["a", "closed", "z"] {
+        fs::create_dir(here.path().join(name)).unwrap();
+        fs::write(here.path().join(name).join("file"), name).unwrap();
+    }
+    mode(&here.path().join("closed"), 0o700);
+    let mut program = Command::new("setpriv");
+    program.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_backup")]);
+    let backup = Backup::by(&mut program, here.path(), &server.url("/backup"), state.path());
+    let status = backup.until("it has run", |status| status["runs"].as_u64() > Some(0));
+    assert_eq!(status["failed"], 1, "{status}");
+    assert!(status["error"].as_str().unwrap().contains("closed"), "{status}");
+    assert!(is_same(here.path(), &server.path("/backup"), &["a/file", "z/file"].map(str::to_owned)));
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "every test program uses its own part")]
 
+mod journal;
 mod part;
 
 use std::{
@@ -18,7 +19,8 @@ use std::{
 
 use nfs_wireless_server::{Directory, DirectoryConfig, Memory, Service, ServiceConfig, Vfs};
 
-pub(crate) use part::{journal, journal_of, part};
+pub(crate) use journal::{journal, journal_of};
+pub(crate) use part::part;
 
 /// Waits for something that takes a program a while.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

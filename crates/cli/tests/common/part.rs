@@ -3,19 +3,9 @@
 use std::{
     ffi::OsStr,
     fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
-
-/// Returns the name of the journal of a download by this user.
-pub(crate) fn journal(name: &str) -> String {
-    journal_of(fs::metadata("/proc/self").unwrap().uid(), name)
-}
-
-/// As [`journal`], by the user of a number.
-pub(crate) fn journal_of(user: u32, name: &str) -> String {
-    format!(".{name}.nfsw-journal-{user:08x}")
-}
 
 /// Returns where the bytes of a copy are until it is complete; where they would be on this machine, if they are nowhere.
 pub(crate) fn part(target: &Path) -> PathBuf {
