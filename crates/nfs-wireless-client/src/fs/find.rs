@@ -101,7 +101,7 @@ pub(super) fn ends_as_directory(path: &[u8]) -> bool {
 }
 
 impl Fs {
-    /// Returns the handle and the attributes of what a path leads to, for the methods of [`Client`].
+    /// Returns the handle and the attributes of what a path leads to, for the methods of [`Fs::client`].
     ///
     /// ```no_run
     /// # use nfs_wireless_client::Fs;
