@@ -14,9 +14,10 @@
 #   ./ci.sh book         docs/ as a book in target/book; needs mdbook
 #   ./ci.sh portable     compiles and tests, on Linux, the branches for other systems (--cfg portable_only); type-checks libraries and command for
 #                        macOS and FreeBSD, which needs their targets from rustup
+#   ./ci.sh python       the package for Python: built, installed into an empty environment and tested; needs python3 with venv and the network
 #   ./ci.sh semver       public interfaces beside those of the last release (or of NFSW_BASELINE=REVISION); needs cargo-semver-checks
 #   ./ci.sh public       other crates in the public interfaces of the libraries, beside the list in tests/public_dependencies.rs; needs nightly
-#   ./ci.sh nightly      book package portable long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
+#   ./ci.sh nightly      book package portable python long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
 #                        lacked its tool or its database. Each is a check of its own, too
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
@@ -147,11 +148,30 @@ check_portable() {
 
 check_nightly() {
   local check failed=()
-  for check in book package portable long deny audit semver public msrv features miri datafusion; do
+  for check in book package portable python long deny audit semver public msrv features miri datafusion; do
     echo "== nightly: $check"
     "check_$check" || failed+=("$check")
   done
   [ ${#failed[@]} = 0 ] || { echo "ci.sh: failed: ${failed[*]}" >&2; return 1; }
+}
+
+# A workspace of its own, whose tests take libraries of half a gigabyte from PyPI.
+check_python() {
+  needs python3 'apt-get install python3 python3-venv' || return
+  local python=target/python crate=(--manifest-path python/Cargo.toml)
+  rm -rf "$python/tests" "$python/wheels"
+  python3 -m venv "$python/build" && python3 -m venv "$python/tests" ||
+    { echo "ci.sh: python3 makes no environment with pip: apt-get install python3-venv" >&2; return 1; }
+  cargo fmt "${crate[@]}" --check || return
+  cargo clippy --quiet "${crate[@]}" -- -D warnings || return
+  cargo build --quiet -p nfsw || return
+  "$python/build/bin/pip" install --quiet 'maturin>=1.9,<2' || return
+  "$python/build/bin/maturin" build --quiet --locked "${crate[@]}" --profile dev --out "$python/wheels" || return
+  # The wheel alone is of use without any other package.
+  "$python/tests/bin/pip" install --quiet --no-index "$python"/wheels/nfsw-*.whl || return
+  "$python/tests/bin/python" -c 'import nfsw; print(nfsw.__version__)' || return
+  "$python/tests/bin/pip" install --quiet --requirement python/tests/requirements.txt || return
+  NFSW_BINARY=${NFSW_BINARY:-$PWD/target/debug/nfsw} "$python/tests/bin/python" -m pytest -q -rs python/tests
 }
 
 # Takes 20 minutes to compile.
@@ -233,7 +253,7 @@ all=(packages fmt clippy doc test bench)
 # These take arguments of their own.
 case $1 in servers | servers-speed | fuzz) check_"$1" "${@:2}"; exit ;; esac
 for check in "$@"; do
-  declare -F "check_$check" >/dev/null || { sed -n '2,23s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+  declare -F "check_$check" >/dev/null || { sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2; }
   echo "== $check"
   start=$SECONDS
   "check_$check" || { echo "== $check FAILED after $((SECONDS - start)) s"; exit 1; }

@@ -279,6 +279,9 @@ async fn paths_are_below_what_was_connected_to_or_absolute_and_stay_in_the_expor
     }
     music.symlink("/srv/music/song", "new/link").await.unwrap();
     assert_eq!(music.read("new/link").await.unwrap(), b"la");
+    let song = music.entry("new/link").await.unwrap();
+    assert_eq!(song.metadata.size, 2, "links are followed");
+    assert_eq!(music.client().read(song.handle, 0, 9).await.unwrap().0, &b"la"[..]);
     assert_eq!(music.read_link("new/link").await.unwrap(), b"/srv/music/song");
     for path in ["../../../song", "/srv/../../x"] {
         assert_eq!(music.metadata(path).await.unwrap_err().kind(), ErrorKind::NotFound, "{path}");

@@ -227,7 +227,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::open`].
     pub async fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
-        Ok(self.find(path.as_ref(), Last::Followed).await?.there()?.metadata)
+        Ok(self.entry(path).await?.metadata)
     }
 
     /// Returns the attributes of what has a path, also of a symbolic link.
@@ -285,7 +285,7 @@ impl Fs {
     /// As [`Fs::open`].
     pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<FsReadDir, Error> {
         let path = path.as_ref();
-        let Entry { handle, metadata } = self.find(path, Last::Followed).await?.there()?;
+        let Entry { handle, metadata } = self.entry(path).await?;
         match metadata.file_type {
             FileType::Directory => Ok(FsReadDir::new(self.client.read_dir(handle), path)),
             _ => Err(find::refused(Status::NOTDIR)),
@@ -521,7 +521,7 @@ impl Fs {
         path: impl AsRef<[u8]>,
         attributes: SetAttributes,
     ) -> Result<(), Error> {
-        let Entry { handle, .. } = self.find(path.as_ref(), Last::Followed).await?.there()?;
+        let Entry { handle, .. } = self.entry(path).await?;
         self.client.set_attributes(handle, attributes).await
     }
 }

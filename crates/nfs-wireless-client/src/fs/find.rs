@@ -101,6 +101,24 @@ pub(super) fn ends_as_directory(path: &[u8]) -> bool {
 }
 
 impl Fs {
+    /// Returns the handle and the attributes of what a path leads to, for the methods of [`Fs::client`].
+    ///
+    /// ```no_run
+    /// # use nfs_wireless_client::Fs;
+    /// # async fn example(nas: Fs) -> Result<(), Box<dyn std::error::Error>> {
+    /// let song = nas.entry("latest.ogg").await?;
+    /// let target = std::fs::File::create("latest.ogg")?;
+    /// nas.client().download(song.handle, song.metadata.size, target, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Fs::open`].
+    pub async fn entry(&self, path: impl AsRef<[u8]>) -> Result<Entry, Error> {
+        self.find(path.as_ref(), Last::Followed).await?.there()
+    }
+
     /// Finds where a path leads. That its last name is missing is no error.
     ///
     /// A directory that is replaced meanwhile is looked up once more, as the kernel's client does it.

@@ -1,0 +1,148 @@
+"""The file system for fsspec: its own tests for all file systems, and ours."""
+
+import os
+import pickle
+
+import fsspec
+import fsspec.tests.abstract as abstract
+import pytest
+
+import nfsw
+from nfsw.fsspec import NFSFileSystem
+from test_open import in_child
+
+
+class Fixtures(abstract.AbstractFixtures):
+    @pytest.fixture
+    def fs(self, server):
+        return NFSFileSystem(**server.options())
+
+    @pytest.fixture
+    def fs_path(self, fs, place):
+        return "/" + place[0].name
+
+
+class TestCopy(abstract.AbstractCopyTests, Fixtures):
+    pass
+
+
+class TestGet(abstract.AbstractGetTests, Fixtures):
+    pass
+
+
+class TestPut(abstract.AbstractPutTests, Fixtures):
+    pass
+
+
+class TestOpen(abstract.AbstractOpenTests, Fixtures):
+    pass
+
+
+class TestPipe(abstract.AbstractPipeTests, Fixtures):
+    pass
+
+
+def test_urls_lead_to_the_file_system_and_back(server, place):
+    directory, url = place
+    (directory / "a b%20?.txt").write_bytes(b"x")
+    fs, path = fsspec.url_to_fs(f"{url}/a b%20?.txt")
+    assert isinstance(fs, NFSFileSystem) and fs.cat_file(path) == b"x"
+    assert fs.unstrip_protocol(path) == f"{url}/a b%20?.txt"
+    fs, path = fsspec.url_to_fs(f"{url}?uid=7&mountport={server.port}")
+    assert path == f"/{directory.name}" and fs.storage_options["uid"] == 7
+    with fsspec.open(f"{url}/new.txt.gz", "wt", compression="infer") as file:
+        file.write("text")
+    with fsspec.open(f"{url}/new.txt.gz", "rt", compression="infer") as file:
+        assert file.read() == "text"
+
+
+def test_ranges_are_read_together(server, place):
+    directory, _ = place
+    (directory / "a").write_bytes(bytes(range(256)) * 100)
+    (directory / "b").write_bytes(b"0123456789")
+    fs = NFSFileSystem(**server.options())
+    a, b, none = (f"/{directory.name}/{name}" for name in ("a", "b", "none"))
+    results = fs.cat_ranges([a, b, a, none, b, b, a], [0, 2, 250, 0, -3, 5, 10], [5, 4, 260, 1, None, 5, 3])
+    assert isinstance(results.pop(3), FileNotFoundError)
+    assert results == [bytes(range(5)), b"23", bytes([250, 251, 252, 253, 254, 255, 0, 1, 2, 3]), b"789", b"", b""]
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges([none], 0, 1, on_error="raise")
+    assert fs.cat([a, b])[b] == b"0123456789"
+
+
+def test_caches_of_fsspec_can_be_chosen(server, place):
+    directory, _ = place
+    contents = os.urandom(300_000)
+    (directory / "a").write_bytes(contents)
+    fs = NFSFileSystem(**server.options())
+    for options in ({"cache_type": "bytes"}, {"cache_type": "all"}, {"block_size": 1000}, {}):
+        with fs.open(f"/{directory.name}/a", **options) as file:
+            file.seek(1000)
+            assert file.read(2500) == contents[1000:3500], options
+            assert file.size == len(contents)
+
+
+def test_listings_are_kept_and_forgotten(server, place):
+    directory, _ = place
+    fs = NFSFileSystem(**server.options(), skip_instance_cache=True)
+    path = f"/{directory.name}"
+    fs.pipe_file(f"{path}/a", b"1")
+    assert fs.ls(path, detail=False) == [f"{path}/a"]
+    (directory / "b").write_bytes(b"2")
+    assert fs.ls(path, detail=False) == [f"{path}/a"]
+    assert fs.ls(path, detail=False, refresh=True) == [f"{path}/a", f"{path}/b"]
+    with fs.open(f"{path}/c", "wb") as file:
+        file.write(b"12345")
+    assert fs.info(f"{path}/c")["size"] == 5
+    fs.mv(f"{path}/c", f"{path}/d")
+    assert fs.exists(f"{path}/d") and not fs.exists(f"{path}/c")
+
+
+def test_trees_are_removed_without_what_links_lead_to(server, place):
+    directory, _ = place
+    (directory / "kept").mkdir()
+    (directory / "kept" / "file").write_bytes(b"x")
+    (directory / "tree").mkdir()
+    (directory / "tree" / "link").symlink_to(f"/{directory.name}/kept")
+    fs = NFSFileSystem(**server.options())
+    path = f"/{directory.name}"
+    assert fs.isdir(f"{path}/tree/link") and fs.find(f"{path}/tree") == [f"{path}/tree/link"]
+    fs.rm(f"{path}/tree", recursive=True)
+    assert (directory / "kept" / "file").exists() and not (directory / "tree").exists()
+
+
+def test_transactions_show_all_or_nothing(server, place):
+    directory, _ = place
+    fs = NFSFileSystem(**server.options())
+    path = f"/{directory.name}"
+    with fs.transaction:
+        with fs.open(f"{path}/a", "wb") as file:
+            file.write(b"x")
+        assert not (directory / "a").exists()
+    assert (directory / "a").read_bytes() == b"x"
+    with pytest.raises(RuntimeError), fs.transaction:
+        with fs.open(f"{path}/b", "wb") as file:
+            file.write(b"x")
+        raise RuntimeError
+    assert [it.name for it in directory.iterdir()] == ["a"]
+
+
+def test_instances_survive_pickles_and_forks(server, place):
+    directory, _ = place
+    (directory / "a").write_bytes(b"x" * 500_000)
+    fs = NFSFileSystem(**server.options(), timeout=20)
+    path = f"/{directory.name}/a"
+    again = pickle.loads(pickle.dumps(fs))
+    assert again == fs and again.cat_file(path) == b"x" * 500_000
+    assert in_child(lambda: fs.cat_file(path)) == b"x" * 500_000
+    with fs.open(path) as file:
+        file.seek(499_990)
+        assert pickle.loads(pickle.dumps(file)).read() == b"x" * 10
+
+
+def test_errors_name_the_path(server):
+    fs = NFSFileSystem(**server.options())
+    with pytest.raises(FileNotFoundError) as caught:
+        fs.info("/none/such")
+    assert caught.value.filename == "/none/such"
+    assert issubclass(nfsw.CopyError, OSError)
