@@ -44,6 +44,7 @@ fn crates_depend_in_one_direction_only() {
                 "nfs-wire",
                 "nfs-files",
                 "nfs-mount",
+                "nfs-share",
                 "nfs-wireless-client",
                 "nfs-wireless-server",
                 "linkemu",

@@ -14,6 +14,7 @@ mod habits;
 mod link;
 #[cfg(mount)]
 mod mount;
+mod share;
 mod sync;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
@@ -39,6 +40,7 @@ pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxy
 pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace};
 #[cfg(mount)]
 pub(crate) use mount::{MountArgs, UmountArgs, Via};
+pub(crate) use share::ShareArgs;
 pub(crate) use sync::SyncArgs;
 
 use crate::{units, url::Remote};
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     Cache(cache::CacheArgs),
     /// Serve a local directory over NFSv3, on UDP and TCP.
     Serve(ServeArgs),
+    /// Share a local directory with people nearby who have a code, encrypted, until a time.
+    Share(ShareArgs),
     /// Emulate a bad link under any program or as a UDP proxy, or draw its fades.
     Link(LinkArgs),
     /// Compute response-time curves in virtual time.
@@ -161,6 +165,7 @@ impl Command {
             #[cfg(mount)]
             Self::Umount(_) | Self::Cache(_) => return None,
             Self::Serve(_)
+            | Self::Share(_)
             | Self::Link(_)
             | Self::Curve(_)
             | Self::Demo(_)

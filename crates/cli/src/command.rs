@@ -23,6 +23,7 @@ mod pages;
 mod ping;
 mod rm;
 mod serve;
+mod share;
 mod stat;
 mod sync;
 
@@ -67,6 +68,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         #[cfg(mount)]
         Command::Cache(arguments) => cache::execute(&arguments.command),
         Command::Serve(arguments) => serve::execute(&arguments),
+        Command::Share(arguments) => share::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),

@@ -23,6 +23,7 @@ mod report;
 mod schema;
 #[cfg(test)]
 mod served;
+mod shares;
 mod signals;
 mod summary;
 #[cfg(linux)]

@@ -200,7 +200,11 @@ impl Servers {
         path_cache::remember(connected.iter().map(|connected| connected.client.clone()));
         // On this machine nothing is far.
         let far = connected.iter().filter(|connected| !connected.client.address().ip().is_loopback());
-        let known = far.filter_map(|it| Some((asked(&self.access(&it.remote).ok()?), it.memory.clone())));
+        let known = far.filter_map(|it| {
+            let access = self.access(&it.remote).ok()?;
+            // A share is not there for long, and its name is a secret.
+            access.config.channel.is_none().then(|| (asked(&access), it.memory.clone()))
+        });
         remembered::remember(known);
     }
 

@@ -72,6 +72,9 @@ impl Target {
             let url = NfsUrl::parse(bytes).map_err(|error| error.to_string())?;
             return Remote::of_url(url).map(Self::Remote);
         }
+        if let Some((share, path)) = split_share(bytes) {
+            return Remote::in_share(share, path).map(Self::Remote);
+        }
         match split_host(bytes) {
             Some((host, path)) => Remote::new(host, path).map(Self::Remote),
             None => Ok(Self::Local(PathBuf::from(argument))),
@@ -134,6 +137,7 @@ impl Remote {
         }
         let bytes = argument.as_bytes();
         match split_host(bytes) {
+            _ if is_share(bytes) => return Self::in_share(bytes, b"/"),
             Some((host, b"")) => return Self::new(host, b"/"),
             // `HOST:PORT`; an IPv6 address ends otherwise.
             Some((host, port)) if port.iter().all(u8::is_ascii_digit) => return Self::new(host, port),
@@ -179,14 +183,24 @@ impl Remote {
                 "a path on a server starts with a slash: {host}:/{shown} (a local file: ./{host}:{shown})"
             ));
         }
-        Ok(Self {
+        Ok(Self::on(host, path, options))
+    }
+
+    /// A path in a share, whose host is `CODE@HOST:PORT`.
+    fn in_share(share: &[u8], path: &[u8]) -> Result<Self, String> {
+        let share = str::from_utf8(share).map_err(|_| "the host name is not UTF-8".to_owned())?;
+        Ok(Self::on(share, path, UrlOptions::default()))
+    }
+
+    fn on(host: &str, path: &[u8], options: UrlOptions) -> Self {
+        Self {
             host: host.into(),
             path: normalise(&unescape(path)),
             pattern: is_pattern(path).then(|| normalise(path)),
             is_contents: ends_with_dot(path),
             names_directory: names_directory(path),
             options: options.into(),
-        })
+        }
     }
 
     fn of_url(url: NfsUrl) -> Result<Self, String> {
@@ -286,7 +300,8 @@ impl Remote {
     }
 
     fn bracketed_host(&self) -> String {
-        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() }
+        let is_address = self.host.contains(':') && !is_share(self.host.as_bytes());
+        if is_address { format!("[{}]", self.host) } else { self.host.to_string() }
     }
 }
 
@@ -373,6 +388,23 @@ fn split_host(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let colon = argument.iter().position(|&byte| byte == b':' || byte == b'/')?;
     (colon > 0 && argument[colon] == b':').then(|| (&argument[..colon], &argument[colon + 1..]))
+}
+
+/// Splits `CODE@HOST:PORT:/PATH`.
+fn split_share(argument: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = argument.windows(2).position(|pair| pair == b":/")?;
+    is_share(&argument[..end]).then(|| (&argument[..end], &argument[end + 1..]))
+}
+
+/// Whether the name of a server is `CODE@HOST:PORT`, where a code is a number and two words.
+fn is_share(host: &[u8]) -> bool {
+    let Some(at) = host.iter().position(|&byte| byte == b'@') else { return false };
+    let mut parts = host[..at].split(|&byte| byte == b'-');
+    let is_number = parts.next().is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit));
+    let is_word = |part: Option<&[u8]>| {
+        part.is_some_and(|part| part.len() > 2 && part.iter().all(u8::is_ascii_alphabetic))
+    };
+    is_number && is_word(parts.next()) && is_word(parts.next()) && parts.next().is_none()
 }
 
 /// Whether a path is written as that of a directory.

@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
 use nfs_cache::{CallId, Outcome, Transmit};
-use nfs_wireless_client::{Client, Error};
+use nfs_wireless_client::{Client, Error, NfsStatus, Procedure};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::{
@@ -146,7 +147,7 @@ impl Driver {
     fn call(&mut self, Transmit { call, procedure, arguments }: Transmit, client: Option<Client>) {
         let made = async move {
             let Some(client) = client else { return (call, Outcome::NotAsked) };
-            (call, outcome(client.call_across(procedure, arguments).await))
+            (call, outcome(procedure, client.call_across(procedure, arguments).await))
         };
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(call, handle);
@@ -155,15 +156,28 @@ impl Driver {
 }
 
 /// Returns what became of a call. Only the server's own word says anything about files.
-fn outcome(result: Result<bytes::Bytes, Error>) -> Outcome {
+fn outcome(procedure: Procedure, result: Result<Bytes, Error>) -> Outcome {
     match result {
         Ok(results) => Outcome::Results(results),
+        // What was shared is not any more: the end of the share is the last word about its files.
+        Err(Error::Channel(end)) if end.kind() == std::io::ErrorKind::StaleNetworkFileHandle => {
+            Outcome::Results(stale(procedure))
+        }
         Err(Error::Rejected { rejection, .. }) => Outcome::Rejected(rejection),
         Err(error) => {
             tracing::debug!(%error, "the server could not be asked");
             Outcome::NotAsked
         }
     }
+}
+
+/// Returns results that say that a file is gone. All have room for its attributes but those of GETATTR (RFC 1813 §3.3.1).
+fn stale(procedure: Procedure) -> Bytes {
+    let mut results = NfsStatus::STALE.code().to_be_bytes().to_vec();
+    if procedure != Procedure::Getattr {
+        results.extend_from_slice(&[0; 4]);
+    }
+    results.into()
 }
 
 /// Asks for the space of the file system; nobody knows while the server is silent.

@@ -36,7 +36,7 @@ use nfs_wire::{
 use tokio::sync::Notify;
 
 use crate::{
-    config::ClientConfig,
+    config::{ClientConfig, TransportChoice},
     connect::{Finder, Found, Mounted, Offer, Root, listed_export},
     driver::{Answer, CallFailure, Observer, Reactor, Sink, Source},
     endpoint::{Endpoint, Path},
@@ -147,7 +147,7 @@ impl Client {
     /// Outside a tokio runtime, and on one without I/O or time.
     pub async fn connect(host: &str, path: &[u8], mut config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
-        let host = &within(&config.clone(), host, config.open_channel(host)).await?;
+        let host = &open_channel(host, &mut config).await?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let mounting = async {
@@ -285,7 +285,7 @@ impl Client {
     /// As [`Client::connect`].
     pub async fn exports(host: &str, mut config: ClientConfig) -> Result<Vec<Export>, Error> {
         config.check()?;
-        let host = &within(&config.clone(), host, config.open_channel(host)).await?;
+        let host = &open_channel(host, &mut config).await?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         within(&config, host, finder.exports()).await
@@ -681,6 +681,20 @@ pub(crate) fn configured(url: &str, mut config: ClientConfig) -> Result<(NfsUrl,
         url.path.push(b'/');
     }
     Ok((url, config))
+}
+
+/// Opens the channel, if there is one, and fixes what it decides. Returns the host to connect to.
+async fn open_channel(host: &str, config: &mut ClientConfig) -> Result<String, Error> {
+    let Some(channel) = config.channel.clone() else { return Ok(host.to_owned()) };
+    let opening = async { channel.open().await.map_err(|source| Error::Channel(Arc::new(source))) };
+    let address = within(config, host, opening).await?;
+    config.transport = TransportChoice::Udp;
+    (config.nfs_port, config.mount_port) = (Some(address.port()), Some(address.port()));
+    (config.reserved_port, config.known) = (false, None);
+    Ok(match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        address => address.ip().to_string(),
+    })
 }
 
 /// Runs `attempt` within the configured time to reach a server.

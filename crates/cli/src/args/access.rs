@@ -11,6 +11,7 @@ use crate::{
     error::{Error, Result},
     progress::Activity,
     servers::{Access, Servers},
+    shares,
     units::AutoOr,
     url::{Remote, UrlOptions},
 };
@@ -67,6 +68,10 @@ impl ConnectionArgs {
         config.connect_timeout = arguments.timeout;
         config.rate_limit = rate_limit;
         config.check().map_err(|error| Error::usage(error.to_string()))?;
+        if let Some((address, channel)) = shares::channel(&remote.host)? {
+            config.channel = Some(Arc::new(channel));
+            return Ok(Access { address, config });
+        }
         let address = host.and_then(|host| host.name.as_deref()).unwrap_or(&remote.host).to_owned();
         Ok(Access { address, config })
     }

@@ -178,6 +178,23 @@ fn a_directory_named_by_dots_has_no_name_of_its_own() {
 }
 
 #[test]
+fn a_share_is_a_server_that_a_code_and_an_address_name() {
+    for (text, host, path) in [
+        ("7-velvet-cactus@192.168.1.5:7049:/trip/a:b", "7-velvet-cactus@192.168.1.5:7049", "/trip/a:b"),
+        ("12-Zoo-zone@[fe80::1%eth0]:7049:/", "12-Zoo-zone@[fe80::1%eth0]:7049", "/"),
+    ] {
+        let remote = remote(text);
+        assert_eq!((&*remote.host, &remote.path[..]), (host, path.as_bytes()));
+        assert_eq!(remote.to_string(), text);
+        assert_eq!(&*Remote::parse_host(OsStr::new(host)).unwrap().host, host);
+        assert_eq!(self::remote(remote.shell_word().trim_matches('\'')), remote);
+    }
+    // A user, and no code.
+    assert_eq!(&*remote("me@nas:/x").host, "nas");
+    assert_eq!(&*remote("7-me@nas:/x").host, "nas");
+}
+
+#[test]
 fn a_backslash_escapes_a_pattern_wherever_one_path_is_meant() {
     for (text, path, pattern) in [
         ("h:/a/b", "/a/b", None),

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use nfs_wire::{Procedure, rpc::Program};
 
-use super::within;
+use super::{open_channel, within};
 use crate::{
     config::ClientConfig,
     connect::Finder,
@@ -36,7 +36,7 @@ impl Pinger {
     /// As [`Client::connect`](super::Client::connect).
     pub async fn connect(host: &str, mut config: ClientConfig) -> Result<Self, Error> {
         config.check()?;
-        let host = &within(&config.clone(), host, config.open_channel(host)).await?;
+        let host = &open_channel(host, &mut config).await?;
         let reactor = Reactor::start(config.own_thread).await?;
         let finder = Finder { reactor: &reactor, config: &config, host };
         let path = within(&config, host, finder.nfs_only()).await?;

@@ -1,0 +1,91 @@
+//! Shares that are used here: `CODE@HOST:PORT` in the place of a server's name.
+//!
+//! A code makes one member. What leads that member back to the share is kept where only this user reads, for the next command with the
+//! same code.
+
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, ToSocketAddrs},
+    sync::{Mutex, PoisonError},
+};
+
+use nfs_share::{Code, Greeting, Membership, ShareChannel};
+
+use crate::{
+    error::{Error, Result},
+    local::{Own, read_private},
+    units::parse_listen,
+};
+
+/// The port of shares, unless it is said.
+pub(crate) const PORT: u16 = 7049;
+
+/// Channels of this process, by the name of the share: all connections to a share are of one member.
+static CHANNELS: Mutex<BTreeMap<String, ShareChannel>> = Mutex::new(BTreeMap::new());
+
+/// Returns the address of a share as messages name it, and the channel to it; `None` for the name of a server.
+///
+/// # Errors
+/// A usage error, if the code or the address is none.
+pub(crate) fn channel(host: &str) -> Result<Option<(String, ShareChannel)>> {
+    let Some((code, place)) = host.split_once('@') else { return Ok(None) };
+    let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = channels.get(host) {
+        return Ok(Some((place.to_owned(), known.clone())));
+    }
+    let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
+    let address = address(place)?;
+    let file = file_name(&code);
+    let greeting = kept(&file).map_or(Greeting::Code(code), Greeting::Known);
+    let channel =
+        ShareChannel::new(address, greeting, &label(), move |joined| keep(&file, &joined.membership));
+    channels.insert(host.to_owned(), channel.clone());
+    Ok(Some((place.to_owned(), channel)))
+}
+
+/// Reads `HOST:PORT`, or `HOST` with the port that shares have.
+fn address(place: &str) -> Result<SocketAddr> {
+    let wrong = |why: &dyn std::fmt::Display| Error::usage(format!("{place}: {why}"));
+    if let Ok(address) = parse_listen(place) {
+        return Ok(address);
+    }
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().map_err(|_| wrong(&"expected HOST:PORT"))?),
+        None => (place, PORT),
+    };
+    let mut found = (host, port).to_socket_addrs().map_err(|error| wrong(&error))?;
+    found.next().ok_or_else(|| wrong(&"the name has no address"))
+}
+
+/// Returns what a sharer sees of who comes.
+fn label() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    match std::env::var("USER") {
+        Ok(user) => format!("{user}@{host}"),
+        Err(_) => host,
+    }
+}
+
+/// Where memberships are kept: the system forgets them when this user is logged out.
+fn place() -> Option<Own> {
+    Own::directory("XDG_RUNTIME_DIR", ".local/state", "shares")
+}
+
+/// Codes are short: their hash hides them from who looks over a shoulder, and from nobody else.
+fn file_name(code: &Code) -> String {
+    blake3::hash(code.to_string().as_bytes()).to_hex()[..32].to_owned()
+}
+
+fn kept(file: &str) -> Option<Membership> {
+    let bytes = read_private(&place()?.path().join(file), Membership::BYTES as u64).ok()?;
+    Some(Membership::from_bytes(bytes[..].try_into().ok()?))
+}
+
+fn keep(file: &str, membership: &Membership) {
+    // Without it the next command needs another code.
+    let kept = place()
+        .and_then(|place| place.open().ok()?.replace(file.as_bytes(), &membership.to_bytes()[..]).ok());
+    if kept.is_none() {
+        tracing::warn!("what leads back to the share cannot be kept");
+    }
+}

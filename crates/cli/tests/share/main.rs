@@ -1,0 +1,223 @@
+//! `nfsw share`, and those who have a code.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use common::{Link, assert_same_tree, command, noise, stderr, until};
+
+/// A share, and what it has said.
+struct Shared {
+    process: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Shared {
+    fn start(directory: &Path, state: &Path, options: &[&str]) -> Self {
+        let mut command = command(["share"]);
+        command.arg(directory).args(["--listen", "127.0.0.1:0"]).args(options);
+        let mut process = command.env("XDG_STATE_HOME", state).stdout(Stdio::piped()).spawn().unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (output, saying) = (BufReader::new(process.stdout.take().unwrap()), Arc::clone(&said));
+        thread::spawn(move || {
+            output.lines().map_while(Result::ok).for_each(|line| *saying.lock().unwrap() += &(line + "\n"));
+        });
+        let shared = Self { process, said };
+        let last = options.iter().rposition(|option| *option == "--to").map_or("", |at| options[at + 1]);
+        let last = last.split('=').next().unwrap_or_default();
+        until("it says what to type, or who knows that already", || {
+            let said = shared.said();
+            let (_, end) = said.rsplit_once(last).unwrap_or_default();
+            end.contains("nfsw cp -r ") || said.contains("has the code already")
+        });
+        shared
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// The `CODE@HOST:PORT` that was shown last for a person.
+    fn place(&self, person: &str) -> String {
+        let said = self.said();
+        let (_, after) = said.rsplit_once(&format!("code{person}: ")).expect("a code");
+        after
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("nfsw ls -l ")?.strip_suffix(":/"))
+            .unwrap()
+            .to_owned()
+    }
+
+    fn signal(&mut self, signal: Signal) -> i32 {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.process.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A receiver's machine: what it keeps.
+struct Receiver(tempfile::TempDir);
+
+impl Receiver {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command
+            .env("XDG_RUNTIME_DIR", self.0.path())
+            .env("XDG_STATE_HOME", self.0.path())
+            .current_dir(self.0.path());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        stderr(&output)
+    }
+}
+
+fn photos() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["trip", "documents"] {
+        fs::create_dir(place.path().join(name)).unwrap();
+        fs::write(place.path().join(name).join("file"), noise(200_000)).unwrap();
+    }
+    place
+}
+
+#[test]
+fn two_people_at_lunch_read_what_each_was_given() {
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    let mut shared =
+        Shared::start(photos.path(), state.path(), &["--to", "sophia=trip", "--to", "boss=documents"]);
+    let (sophia, boss) = (Receiver::new(), Receiver::new());
+    for (receiver, name, below) in [(&sophia, " for sophia", "trip"), (&boss, " for boss", "documents")] {
+        let place = shared.place(name);
+        assert!(receiver.ok(&["ls", &format!("{place}:/")]).contains("file"));
+        // The code is spent; its member comes back with it.
+        receiver.ok(&["cp", "-r", &format!("{place}:/"), "got"]);
+        assert_same_tree(&photos.path().join(below), &receiver.0.path().join("got"), false);
+        receiver.ok(&["sync", &format!("{place}:/"), "synced"]);
+        assert_same_tree(&photos.path().join(below), &receiver.0.path().join("synced"), true);
+        receiver.fails(4, &["cat", &format!("{place}:/../documents/none")]);
+        assert!(receiver.fails(1, &["cp", "got/file", &format!("{place}:/new")]).contains("read-only"));
+    }
+    let refused = boss.fails(3, &["ls", &format!("{}:/", shared.place(" for sophia"))]);
+    assert!(refused.contains("was used already"), "{refused}");
+    assert!(shared.said().contains("boss has used the code: "), "{}", shared.said());
+    // Nothing of a code is left where others read, and what is kept is this user's.
+    let kept = fs::read_dir(sophia.0.path().join("nfsw/shares")).unwrap().count();
+    assert_eq!(kept, 1);
+    let place = shared.place(" for sophia");
+    let (code, _) = place.split_once('@').unwrap();
+    let files = sophia.0.path().join("nfsw");
+    let found = Command::new("grep").args(["-r", code]).arg(files).output().unwrap();
+    assert_eq!(found.status.code(), Some(1), "{}", String::from_utf8_lossy(&found.stdout));
+    assert_eq!(shared.signal(Signal::INT), 130);
+    assert!(shared.said().contains("sophia read "), "{}", shared.said());
+    assert_eq!(fs::read_dir(state.path().join("nfsw/shared")).unwrap().count(), 0, "nothing is kept of it");
+}
+
+#[test]
+fn wrong_guesses_replace_a_code_and_the_true_one_works() {
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    let shared = Shared::start(photos.path(), state.path(), &[]);
+    let first = shared.place("");
+    let (code, address) = first.split_once('@').unwrap();
+    let wrong = format!("{}-zoo-zone@{address}:/", code.split_once('-').unwrap().0);
+    for _ in 0..3 {
+        assert!(Receiver::new().fails(3, &["ls", &wrong]).contains("the code is wrong"));
+    }
+    until("another code is shown", || shared.place("") != first);
+    Receiver::new().fails(3, &["ls", &format!("{first}:/")]);
+    Receiver::new().ok(&["ls", &format!("{}:/", shared.place(""))]);
+    let none = Receiver::new().fails(2, &["ls", "7-velvit-cactus@127.0.0.1:7049:/"]);
+    assert!(none.contains("did you mean velvet?"), "{none}");
+}
+
+/// Over a link with fades, too: the sharer is killed at half of the file, and started again with the same command.
+#[test]
+fn a_sharer_that_was_killed_goes_on_and_so_does_the_copy() {
+    const BYTES: usize = 12_000_000;
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    fs::write(photos.path().join("large"), noise(BYTES)).unwrap();
+    let mut shared = Shared::start(photos.path(), state.path(), &[]);
+    let place = shared.place("");
+    let (code, address) = place.split_once('@').unwrap();
+    let link = Link::to(address.parse().unwrap(), &["--rate", "20M", "--bad", "80ms", "--good", "1s"]);
+    let url = link.url("");
+    let port = url.rsplit_once("mountport=").unwrap().1;
+    let source = format!("{code}@127.0.0.1:{port}:/large");
+    let mut copy = receiver.command(&["cp", &source, "large"]).spawn().unwrap();
+    let part = receiver.0.path().join(".large.nfsw-part");
+    until("half of it is there", || {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(&part).is_ok_and(|part| part.blocks() * 512 > BYTES as u64 / 2)
+    });
+    shared.signal(Signal::KILL);
+    thread::sleep(Duration::from_secs(1));
+    assert!(copy.try_wait().unwrap().is_none(), "it waits");
+    let mut again = Shared::start(photos.path(), state.path(), &[]);
+    assert!(again.said().contains("has the code already"), "{}", again.said());
+    assert!(copy.wait().unwrap().success());
+    assert_eq!(fs::read(receiver.0.path().join("large")).unwrap(), noise(BYTES));
+    assert_eq!(again.signal(Signal::INT), 130);
+    let said = again.said();
+    let read = said.rsplit_once("read ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
+    let read = read.unwrap_or_else(|| panic!("{said}"));
+    assert!(read < BYTES / 2 + (2 << 20), "{read} bytes were sent by the second");
+}
+
+#[test]
+fn at_its_end_a_share_refuses_those_who_read() {
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    fs::write(photos.path().join("large"), noise(8_000_000)).unwrap();
+    let mut shared = Shared::start(photos.path(), state.path(), &[]);
+    let place = shared.place("");
+    let source = format!("{place}:/large");
+    let mut copy = receiver.command(&["cp", "--bwlimit", "1M", &source, "large"]);
+    let copy = copy.stderr(Stdio::piped()).spawn().unwrap();
+    until("it reads", || receiver.0.path().join(".large.nfsw-part").exists());
+    shared.signal(Signal::INT);
+    let asked = Instant::now();
+    let output = copy.wait_with_output().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("the share has ended"), "{}", stderr(&output));
+    // A share that is over by itself.
+    let short = Shared::start(photos.path(), state.path(), &["--for", "2s"]);
+    let place = short.place("");
+    receiver.ok(&["ls", &format!("{place}:/")]);
+    let mut short = short;
+    assert_eq!(short.process.wait().unwrap().code(), Some(0));
+}
