@@ -13,7 +13,7 @@ use tokio::net::UdpSocket;
 
 use crate::{
     code::Code,
-    datagram::Refusal,
+    datagram::{Refusal, is_lost},
     join::{Join, Joined, Membership},
     session::{Control, OVERHEAD_BYTES, Opened, Session},
 };
@@ -89,12 +89,20 @@ impl ShareChannel {
             return;
         }
         drop(state);
-        let inner = Arc::clone(&self.0);
+        let returning = Returning(Arc::clone(&self.0));
         tokio::spawn(async move {
             // What ends the share is found out by it; whatever else fails is tried again by the next datagram.
-            let _ = tokio::time::timeout(RETURN_TIME, inner.join()).await;
-            inner.state().is_returning = false;
+            let _ = tokio::time::timeout(RETURN_TIME, returning.0.join()).await;
         });
+    }
+}
+
+/// An attempt to get another session, which may end with the runtime of the client that began it.
+struct Returning(Arc<Inner>);
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.state().is_returning = false;
     }
 }
 
@@ -192,7 +200,7 @@ impl Channel for ShareChannel {
             Some(Opened::Control(Control::Remaining(time))) => {
                 self.0.state().until = clock().checked_add(time)
             }
-            None if session.is_lost(datagram) => self.return_to_share(),
+            None if is_lost(datagram, session.id()) => self.return_to_share(),
             None => {}
         }
         false

@@ -16,9 +16,8 @@
 //! address it comes from is no guess.
 
 use crate::{
+    ids::{HEAD_BYTES, MemberId, SessionId},
     pairing::{SHARE_BYTES, Share},
-    session::{HEAD_BYTES, SessionId},
-    sharer::MemberId,
 };
 
 const VERSION: u8 = 1;
@@ -158,6 +157,12 @@ impl<'a> Datagram<'a> {
         }
         bytes
     }
+}
+
+/// Whether a datagram says that the sharer does not know a session. Anyone may have sent it who sees datagrams.
+#[cfg(feature = "receiver")]
+pub(crate) fn is_lost(datagram: &[u8], session: SessionId) -> bool {
+    matches!(Datagram::decode(datagram), Some(Datagram::Lost { head }) if head[..8] == session.0)
 }
 
 fn put(bytes: &mut Vec<u8>, kind: u8, attempt: &Attempt, parts: &[&[u8]]) {

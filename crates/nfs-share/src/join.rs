@@ -10,10 +10,11 @@ use zeroize::Zeroizing;
 use crate::{
     code::Code,
     datagram::{Attempt, Datagram, Refusal},
+    ids::{MemberId, SessionId},
     noise::{Handshake, Identity, PublicKey},
     pairing::{Pairing, Share},
-    session::{Session, SessionId},
-    sharer::{MAX_LABEL_BYTES, MemberId},
+    session::Session,
+    sharer::MAX_LABEL_BYTES,
 };
 
 /// Pause before a datagram is sent again for the first time; each further one is half as long again. A fade takes 100 ms.

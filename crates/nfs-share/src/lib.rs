@@ -64,6 +64,7 @@
 mod channel;
 mod code;
 mod datagram;
+mod ids;
 mod join;
 mod noise;
 mod pairing;
@@ -76,12 +77,13 @@ mod sharer;
 pub use channel::{Greeting, ShareChannel};
 pub use code::{Code, CodeError};
 pub use datagram::Refusal;
+pub use ids::{MemberId, SessionId};
 pub use join::{Join, Joined, Membership};
 pub use noise::{Identity, PublicKey};
-pub use session::{Control, OVERHEAD_BYTES, Opened, Session, SessionId};
+pub use session::{Control, OVERHEAD_BYTES, Opened, Session};
 #[cfg(feature = "sharer")]
 pub use share::{Served, Share};
-pub use sharer::{Call, Event, MAX_LABEL_BYTES, Member, MemberId, Sharer, Transmit};
+pub use sharer::{Call, Event, MAX_LABEL_BYTES, Member, Sharer, Transmit};
 
 /// Fills an array from the system's random numbers.
 fn random<const N: usize>() -> [u8; N] {

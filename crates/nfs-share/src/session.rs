@@ -17,48 +17,15 @@ use std::{
 };
 
 use crate::{
-    datagram::Datagram,
+    ids::{HEAD_BYTES, SessionId},
     noise::{Keys, TAG_BYTES},
 };
 
 /// Bytes that a datagram has beside the message.
 pub const OVERHEAD_BYTES: usize = HEAD_BYTES + TAG_BYTES;
 
-/// Session and counter.
-pub(crate) const HEAD_BYTES: usize = 16;
-
 /// Bit of the counter that says that a message is for the session itself.
 const CONTROL: u64 = 1 << 63;
-
-/// Names a session. It is no secret: whoever sees a datagram knows it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SessionId(pub [u8; 8]);
-
-impl SessionId {
-    /// What datagrams begin with that belong to no session.
-    pub(crate) const NONE: Self = Self([0; 8]);
-
-    /// Draws one.
-    pub(crate) fn draw() -> Self {
-        loop {
-            let id = Self(crate::random());
-            if id != Self::NONE {
-                return id;
-            }
-        }
-    }
-
-    /// Returns the session that a datagram says it belongs to.
-    pub(crate) fn of(datagram: &[u8]) -> Option<Self> {
-        datagram.first_chunk().copied().map(Self)
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "SessionId({:016x})", u64::from_be_bytes(self.0))
-    }
-}
 
 /// What one end says to the other about the session itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,11 +132,6 @@ impl Session {
             return Some(Opened::Message);
         }
         Control::decode(message).map(Opened::Control)
-    }
-
-    /// Whether a datagram says that the other end does not know this session. Anyone may have sent it who sees datagrams.
-    pub fn is_lost(&self, datagram: &[u8]) -> bool {
-        matches!(Datagram::decode(datagram), Some(Datagram::Lost { head }) if head[..8] == self.id.0)
     }
 
     fn encrypt(&self, mark: u64, message: &[u8], datagram: &mut Vec<u8>) {

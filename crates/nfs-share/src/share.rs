@@ -24,8 +24,9 @@ use tokio::{
 };
 
 use crate::{
+    ids::MemberId,
     session::Session,
-    sharer::{Event, Member, MemberId, Sharer, Transmit},
+    sharer::{Event, Member, Sharer, Transmit},
 };
 
 /// Receive and send buffer asked for, in bytes; the system may grant less.
@@ -36,6 +37,10 @@ const DATAGRAM_BYTES: usize = 65_536;
 
 /// Datagrams taken before timers are looked at.
 const BATCH: usize = 32;
+
+/// How often goodbye is said at the end, and the pause after each time: a fade takes 100 ms.
+const GOODBYES: usize = 3;
+const GOODBYE_PAUSE: Duration = Duration::from_millis(60);
 
 /// Addresses of one member that replies may go to at once; the one heard of first goes first.
 const MAX_ADDRESSES: usize = 64;
@@ -148,11 +153,20 @@ impl Share {
         })
     }
 
-    /// Says goodbye to all members, and ends.
+    /// Says goodbye to all members, and ends. As nobody answers afterwards, it is said several times.
     pub async fn end(self) {
         let ids: Vec<_> = self.members().into_iter().map(|member| member.id).collect();
-        ids.into_iter().for_each(|id| _ = self.inner.sharer().end(id));
-        self.inner.send().await;
+        let goodbyes: Vec<Transmit> = {
+            let mut sharer = self.inner.sharer();
+            ids.into_iter().for_each(|id| _ = sharer.end(id));
+            std::iter::from_fn(|| sharer.poll_transmit()).collect()
+        };
+        for _ in 0..GOODBYES {
+            for Transmit { address, bytes } in &goodbyes {
+                let _ = self.inner.socket.send_to(bytes, *address).await;
+            }
+            tokio::time::sleep(GOODBYE_PAUSE).await;
+        }
     }
 
     fn open(&self, id: MemberId, files: impl Vfs + 'static) {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -13,20 +12,11 @@ use zeroize::Zeroizing;
 use crate::{
     code::Code,
     datagram::{Attempt, Cookie, Datagram, Refusal},
+    ids::{HEAD_BYTES, MemberId, SessionId},
     noise::{Handshake, Identity, PublicKey},
     pairing::{Share, answer},
-    session::{Control, HEAD_BYTES, Opened, Session, SessionId, millis},
+    session::{Control, Opened, Session, millis},
 };
-
-/// Names a member. It is no secret.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MemberId(pub [u8; 8]);
-
-impl fmt::Debug for MemberId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "MemberId({:016x})", u64::from_be_bytes(self.0))
-    }
-}
 
 /// Somebody who may read, or may once the code was used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,10 +35,13 @@ impl Shared {
         });
         let shared = Self { process, said };
         let last = options.iter().rposition(|option| *option == "--to").map_or("", |at| options[at + 1]);
-        let last = last.split('=').next().unwrap_or_default();
+        let last = match last.split('=').next() {
+            Some("") | None => String::new(),
+            Some(name) => format!(" for {name}"),
+        };
         until("it says what to type, or who knows that already", || {
             let said = shared.said();
-            let (_, end) = said.rsplit_once(last).unwrap_or_default();
+            let end = said.rfind(&format!("code{last}: ")).map_or("", |at| &said[at..]);
             end.contains("nfsw cp -r ") || said.contains("has the code already")
         });
         shared
