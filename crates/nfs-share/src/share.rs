@@ -139,6 +139,11 @@ impl Share {
         self.inner.sharer().members().cloned().collect()
     }
 
+    /// Returns a member, unless its time is over.
+    pub fn member(&self, id: MemberId) -> Option<Member> {
+        self.inner.sharer().members().find(|member| member.id == id).cloned()
+    }
+
     /// Returns from where a member was heard last, and when.
     pub fn heard(&self, id: MemberId) -> Option<(Instant, SocketAddr)> {
         self.inner.sharer().heard(id)

@@ -11,7 +11,7 @@ use crate::units;
 #[command(after_help = "\
 Prints a code for each person, and what the person types. A code is used once: the first who types it may read, encrypted, until the time is \
 over; the same person's later commands need the same code. Three wrong guesses replace a code. Files are read-only, and nothing outside DIR can \
-be reached. Ctrl-C ends the share for all. If nfsw share is killed, the same command goes on, until its time.
+be reached. Ctrl-C ends the share for all. If nfsw share is killed, the same command resumes it, until its time.
 
 Examples:
   nfsw share ~/photos/trip

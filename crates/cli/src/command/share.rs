@@ -3,6 +3,7 @@
 mod kept;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fmt::Write as _,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -56,8 +57,7 @@ fn run(arguments: &ShareArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
             return Err(Failure::with(Exit::LocalIo, "the same share is running already".to_owned()));
         }
         Err(error) => {
-            reporter
-                .warning(format_args!("warning: if this is killed, it cannot go on: {}", io_text(&error)));
+            warn_not_kept(reporter, &error);
             None
         }
     };
@@ -85,31 +85,13 @@ async fn share(
     let (share, mut events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await
         .map_err(|error| cannot_listen(listen, &error))?;
-    let mut people: Vec<(MemberId, &Person)> = Vec::new();
-    for (at, person) in persons.iter().enumerate() {
-        let files = files(directory, person)?;
-        let member = before.as_ref().and_then(|run| run.members.get(at).cloned());
-        people.push(match member {
-            Some(member) => {
-                let id = member.id;
-                share.restore(Member { until, ..member }, files);
-                (id, person)
-            }
-            None => (share.invite(until, files), person),
-        });
-    }
+    let before = before.map_or_else(Vec::new, |run| run.members);
+    let people = admit(&share, directory, persons, before, until)?;
     let keep = |share: &Share| {
-        let members = share.members();
-        let members = people.iter().filter_map(|(id, _)| members.iter().find(|it| it.id == *id).cloned());
-        let run = Run {
-            identity: identity.clone(),
-            port: share.local_addr().port(),
-            until,
-            members: members.collect(),
-        };
+        let members = people.iter().filter_map(|(id, _)| share.member(*id)).collect();
+        let run = Run { identity: identity.clone(), port: share.local_addr().port(), until, members };
         if let Some(Err(error)) = kept.map(|kept| kept.save(&run)) {
-            reporter
-                .warning(format_args!("warning: if this is killed, it cannot go on: {}", io_text(&error)));
+            warn_not_kept(reporter, &error);
         }
     };
     keep(&share);
@@ -146,6 +128,35 @@ async fn share(
     }
     reporter.print(said.as_bytes())?;
     Ok(exit)
+}
+
+/// Gives each person a code, or what an earlier run has given it.
+fn admit<'a>(
+    share: &Share,
+    directory: &Path,
+    persons: &'a [Person],
+    before: Vec<Member>,
+    until: Instant,
+) -> anyhow::Result<Vec<(MemberId, &'a Person)>> {
+    let before = before.into_iter().map(Some).chain(std::iter::repeat(None));
+    let admitted = persons.iter().zip(before).map(|(person, member)| {
+        let files = files(directory, person)?;
+        let id = match member {
+            Some(member) => {
+                let id = member.id;
+                share.restore(member, files);
+                id
+            }
+            None => share.invite(until, files),
+        };
+        Ok((id, person))
+    });
+    admitted.collect()
+}
+
+fn warn_not_kept(reporter: &Reporter, error: &std::io::Error) {
+    let why = io_text(error);
+    reporter.warning(format_args!("warning: if this is killed, it cannot be resumed: {why}"));
 }
 
 /// Reads `--to`; without one there is one person without a name.
@@ -194,9 +205,7 @@ impl Person {
 
 /// Says which code somebody has, and what to type.
 fn invitation(share: &Share, id: MemberId, person: &Person, addresses: &[SocketAddr]) -> String {
-    let Some(member) = share.members().into_iter().find(|member| member.id == id) else {
-        return String::new();
-    };
+    let Some(member) = share.member(id) else { return String::new() };
     let whom = if person.name.is_empty() { String::new() } else { format!(" for {}", person.shown()) };
     let Some(code) = member.code else {
         return match member.key {
@@ -216,16 +225,8 @@ fn tell(share: &Share, event: &Event, person: &Person, addresses: &[SocketAddr])
     let whom = person.shown();
     match event {
         Event::Joined(id, from) => {
-            let members = share.members();
-            let label = members
-                .iter()
-                .find(|member| member.id == *id)
-                .map(|member| escape(&member.label).into_owned());
-            format!(
-                "{whom} has used the code: {} at {}\n",
-                label.unwrap_or_default(),
-                from.ip().to_canonical()
-            )
+            let label = share.member(*id).map(|member| member.label).unwrap_or_default();
+            format!("{whom} has used the code: {} at {}\n", escape(&label), from.ip().to_canonical())
         }
         Event::Withdrawn(id) => {
             let again = invitation(share, *id, person, addresses);
@@ -241,8 +242,8 @@ fn addresses(bound: SocketAddr) -> Vec<SocketAddr> {
     if !bound.ip().is_unspecified() {
         return vec![bound];
     }
-    // Nothing is sent: the system only chooses where it would leave. The first is where most things go, the others are networks of the home.
-    let mut found: Vec<IpAddr> = Vec::new();
+    // Nothing is sent: the system only chooses where it would leave for another network, and for those that homes have.
+    let mut found = BTreeSet::new();
     for to in ["192.0.2.1:9", "192.168.255.254:9", "10.255.255.254:9", "172.31.255.254:9"] {
         let local = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
             socket.connect(to)?;
@@ -252,14 +253,10 @@ fn addresses(bound: SocketAddr) -> Vec<SocketAddr> {
             local.ok().map(|local| local.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified()),
         );
     }
-    found.dedup();
     if found.is_empty() {
-        found.push(IpAddr::from([127, 0, 0, 1]));
+        found.insert(IpAddr::from([127, 0, 0, 1]));
     }
-    let mut addresses: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect();
-    addresses.sort();
-    addresses.dedup();
-    addresses
+    found.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect()
 }
 
 fn cannot_listen(listen: SocketAddr, error: &std::io::Error) -> anyhow::Error {

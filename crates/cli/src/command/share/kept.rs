@@ -1,4 +1,4 @@
-//! What a share keeps while it lasts, so that the same command goes on after it was killed: its keys, codes and members, where only this
+//! What a share keeps while it lasts, so that the same command resumes it after it was killed: its keys, codes and members, where only this
 //! user reads.
 
 use std::{
