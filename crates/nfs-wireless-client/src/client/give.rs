@@ -149,13 +149,11 @@ impl Client {
             Err(error @ (Error::Status { .. } | Error::MountPoint { .. })) => {
                 let is_ours = self.find_file(reserved.handle, to).await?;
                 let is_removed = is_ours && self.rmdir(to.0, to.1).await.is_ok();
-                match error.status() {
-                    // Some servers replace no directory.
-                    Some(Status::EXIST | Status::NOTEMPTY | Status::ISDIR) if is_removed => {
-                        self.rename(directory, from, to).await
-                    }
-                    _ => Err(error),
+                // Some servers replace no directory, and not all of them say EXIST (go-nfs says IO).
+                if is_removed && error.status().is_some() {
+                    return self.rename(directory, from, to).await;
                 }
+                Err(error)
             }
             renamed => renamed,
         }
