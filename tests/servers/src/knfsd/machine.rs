@@ -95,11 +95,36 @@ impl Machine {
 
     /// Runs a script and returns its standard output as it is.
     pub(crate) fn shell_bytes(&self, script: &str) -> Result<Vec<u8>> {
-        let mut stream = self.connect(self.ports.shell)?;
+        self.said_by(script).with_context(|| {
+            let console = self.console();
+            let last: Vec<_> = console.lines().rev().take(20).collect();
+            format!("the guest's shell, for {script:?}; its console, last line first: {last:#?}")
+        })
+    }
+
+    fn said_by(&self, script: &str) -> Result<Vec<u8>> {
+        let mut stream = self.shell_that_answers()?;
         stream.write_all(format!("{script}\nexit\n").as_bytes())?;
         let mut said = Vec::new();
-        stream.read_to_end(&mut said).context("the guest's shell")?;
+        stream.read_to_end(&mut said)?;
         Ok(said)
+    }
+
+    /// Connects to a shell. The emulator accepts before the guest does: a guest that is late or has no place resets the connection
+    /// then, and no script has begun.
+    fn shell_that_answers(&self) -> Result<TcpStream> {
+        let start = Instant::now();
+        loop {
+            let mut stream = self.connect(self.ports.shell)?;
+            let mut answer = [0; 6];
+            let asked = stream.write_all(b"echo ready\n").and_then(|()| stream.read_exact(&mut answer));
+            match asked {
+                Ok(()) if answer == *b"ready\n" => return Ok(stream),
+                Ok(()) => bail!("no shell: {:?}", String::from_utf8_lossy(&answer)),
+                Err(error) if start.elapsed() > PATIENCE => return Err(error).context("no shell answers"),
+                Err(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        }
     }
 
     /// Copies what is in a directory of this machine into one below the export, which must exist.
