@@ -11,6 +11,7 @@ mod resume;
 mod source;
 mod sync;
 mod tags;
+mod written;
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -26,6 +27,7 @@ use self::{
     resume::completed::Done,
     source::{FIFO, Kind, Node},
     sync::Syncing,
+    written::Written,
 };
 pub use self::{
     file::stream,
@@ -171,6 +173,8 @@ struct Run<'a> {
     refusals: Cell<u32>,
     /// With what journals are sealed; none where it cannot be kept, which was said.
     key: OnceCell<Option<Key>>,
+    /// What it writes that was there before.
+    written: Written,
     /// The directories that sources become, while they have the mark of an unfinished copy.
     marked: RefCell<Vec<Rc<Frame>>>,
     /// What is done at once at most, as this machine allows.
@@ -218,7 +222,21 @@ async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Countin
     context.events.tell(&Event::Planned { is_sync: sync.is_some(), is_dry_run: copy.dry_run })?;
     let (refusals, key, marked, looks) = Default::default();
     let most = Cell::new(descriptors::at_once());
-    let run = Run { copy, context, told, throttle, tags, done, sync, refusals, key, marked, most, looks };
+    let run = Run {
+        copy,
+        context,
+        told,
+        throttle,
+        tags,
+        done,
+        sync,
+        refusals,
+        key,
+        written: Written::default(),
+        marked,
+        most,
+        looks,
+    };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
         plan::Plan::Files { works, clean_up, .. } => {
@@ -554,13 +572,14 @@ impl Run<'_> {
         if was.is_none() && !self.copy.dry_run {
             frame.touch(self.context).await;
         }
-        let mark = frame.marks().then(|| marker::of(node));
+        let mark = frame.marks().then(|| marker::sealed(&marker::of(node), self.key()));
         let dry_run = self.copy.dry_run;
         let mut place = frame
             .place
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
         self.remove_left(&mut place).await;
+        self.claim_directory(frame, &place)?;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
             None => self.say(node, &place.own_name(), None)?,
@@ -577,9 +596,9 @@ impl Run<'_> {
         let mut is_marked = changes && frame.marks();
         if is_named
             && !frame.marks()
-            && let Some(mark) = place.mark(self.context).await?
+            && let Some(mark) = place.mark(self.context, self.key()).await?
         {
-            marker::check(place.own_name().shown, &mark, &marker::of(node), "")?;
+            marker::check(place.own_name().shown, &mark.of, &marker::of(node), "")?;
             is_marked = changes;
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
@@ -590,6 +609,16 @@ impl Run<'_> {
             self.marked.borrow_mut().push(Rc::clone(&made));
         }
         Ok(made)
+    }
+
+    /// Refuses a directory that was there, and is filled under another name already.
+    fn claim_directory(&self, above: &Frame, place: &Place) -> Result<()> {
+        for place in [&above.place, place] {
+            if let Some(which) = place.which().filter(|_| !place.was_created()) {
+                self.written.claim(which, &place.own_name().shown)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes links and the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large

@@ -23,6 +23,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use nix::unistd::{Group, User};
 use rustix::{
     fs::{self, AtFlags, FileType as Kind, Mode, OFlags, RawMode, Stat, Timespec, Timestamps},
     io::Errno,
@@ -499,12 +500,27 @@ const fn number(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// Whether something belongs to this user or to the system, and nobody else may write it. A group that has the number of this user's own
-/// is the user alone, as where each user has a group.
+/// Whether something belongs to this user or to the system, and nobody else may write it.
 #[allow(clippy::unnecessary_cast, reason = "a mode has 16 bits on some systems")]
 fn is_private(stat: &Stat) -> bool {
-    let others = if stat.st_gid == rustix::process::getegid().as_raw() { 0o002 } else { 0o022 };
-    is_owned(stat) && stat.st_mode as u32 & others == 0
+    let mode = stat.st_mode as u32;
+    is_owned(stat) && mode & 0o002 == 0 && (mode & 0o020 == 0 || is_user_alone(stat.st_gid))
+}
+
+/// Whether a group is this user alone, as where each user has one of the same name or number.
+fn is_user_alone(group: u32) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    if group != rustix::process::getegid().as_raw() {
+        return false;
+    }
+    let name = User::from_uid(user.into()).ok().flatten().map(|user| user.name);
+    match Group::from_gid(group.into()) {
+        Ok(Some(known)) => {
+            let is_own = group == user || name.as_ref() == Some(&known.name);
+            is_own && known.mem.iter().all(|member| Some(member) == name.as_ref())
+        }
+        _ => group == user,
+    }
 }
 
 fn is_owned(stat: &Stat) -> bool {

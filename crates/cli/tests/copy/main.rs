@@ -35,6 +35,7 @@ mod server_restart;
 mod sparse;
 mod sync_again;
 mod target_links;
+mod two_names;
 mod wrong_files;
 
 // For `killing`, which has it from its parent.

@@ -410,9 +410,35 @@ fn a_directory_with_the_mark_of_somebody_else_is_not_completed() {
         assert_eq!(output.status.code(), Some(code), "{owner}: {said}");
         assert_eq!(target.join("file").exists(), code == 0, "{owner}: {said}");
         if code != 0 {
-            assert!(said.contains(".nfsw-incomplete in it is not a file of this user"), "{said}");
+            assert!(said.contains(".nfsw-incomplete in it is not known to be made by this user"), "{said}");
             assert_eq!(common::names(&target), [".nfsw-incomplete"], "{said}");
         }
+    }
+}
+
+#[test]
+fn a_directory_on_a_server_with_the_mark_of_somebody_else_is_not_completed() {
+    let server = Server::start();
+    let here = tempfile::tempdir().unwrap();
+    let tree = here.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("README"), "of the tree").unwrap();
+    let arguments = |target: &str| ["cp", "-r", tree.to_str().unwrap(), target].map(str::to_owned);
+    // What this user's own mark looks like, without the seal.
+    let own = format!("{}\n0123456789abcdef", tree.display());
+    let marks = ["", own.as_str(), &format!("{own}\n{}", "0".repeat(64)), "/another\n0123456789abcdef"];
+    for mark in marks {
+        let shared = server.path("shared");
+        fs::create_dir(&shared).unwrap();
+        fs::write(shared.join("README"), "of all").unwrap();
+        fs::write(shared.join(".nfsw-incomplete"), mark).unwrap();
+        let output = command(arguments(&server.url("/shared"))).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{mark:?}: {said}");
+        assert!(said.contains(".nfsw-incomplete in it is not known to be made by this user"), "{said}");
+        assert_eq!(fs::read_to_string(shared.join("README")).unwrap(), "of all");
+        assert_eq!(common::names(&shared), [".nfsw-incomplete", "README"], "{mark:?}: {said}");
+        fs::remove_dir_all(&shared).unwrap();
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     resume::state,
     source::{Attributes, Kind, Node, Origin},
     tags::Tags,
+    written::Which,
 };
 use crate::{
     context::Context,
@@ -177,6 +178,15 @@ impl Place {
                 let made = place.with(context, make).await?;
                 Ok(Self::Remote(Box::new(made)))
             }
+        }
+    }
+
+    /// Returns what the directory is, whatever its name; nothing if it is not there.
+    pub(super) fn which(&self) -> Option<Which> {
+        match self {
+            Self::Local { directory, .. } => Some(Which::Local(directory.number())),
+            Self::Remote(place) => Some(Which::Remote(place.handle)),
+            Self::Planned(_) => None,
         }
     }
 

@@ -26,6 +26,7 @@ use super::{
     file::verify::Digest,
     resume::{Receiving, SMALL_BYTES},
     source::{Attributes, Kind, Node, Origin, RemoteFile},
+    written::Which,
 };
 use crate::{
     error::{Error, Result, ResultExt, about, local},
@@ -341,8 +342,10 @@ impl Run<'_> {
             opened.set(Some(now));
             return Ok(Some(now));
         }
+        let shown = frame.place.show(name);
+        let claim = |file| self.written.claim(Which::Remote(file), &shown);
         for _ in 0..MOST_DECISIONS {
-            if let Some(begun) = place.begin_in_place(name, mode, replaces).await? {
+            if let Some(begun) = place.begin_in_place(name, mode, replaces, &claim).await? {
                 opened.set(Some(begun));
                 return Ok(Some(begun));
             }

@@ -33,6 +33,9 @@ impl Run<'_> {
         if let Some(sync) = deletes {
             sync.has_vanished.set(sync.has_vanished.get() || has_vanished);
             children.iter().for_each(|(name, _)| frame.add_name(name));
+            if !was_begun {
+                sync.listed.borrow_mut().push(directory.clone());
+            }
         }
         if !was_begun {
             self.read_ignores(&directory, frame, &children, rest.is_some()).await?;

@@ -19,7 +19,7 @@ use super::{
         Place,
         directory::Frame,
         early_create::{Ahead, Making},
-        marker,
+        marker::{self, Mark},
     },
     resume::state,
     source::{Kind, Node, Origin},
@@ -29,7 +29,7 @@ use crate::{
     context::Context,
     error::{Error, ErrorKind, Result, ResultExt, io_text, local, show},
     find::{Found, find, find_all, find_if_exists, follow, real_if_exists},
-    local::{Directory, descriptor, is_closed_input},
+    local::{Directory, Key, descriptor, is_closed_input},
     name::is_plain,
     url::{Remote, Target, is_within, local_name},
 };
@@ -72,11 +72,12 @@ enum Destination {
 }
 
 /// Whether the source becomes an existing directory, and does not go into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Whole<'a> {
     Always,
-    /// If it is what an interrupted run has made of the source with this mark, or of any source if there is none.
-    IfMarked(Option<&'a [u8]>),
+    /// If it is what an interrupted run has made of the source with this mark, which has a seal on servers, or of any source if there is
+    /// none.
+    IfMarked(Option<(&'a [u8], Option<Key>)>),
     Never,
 }
 
@@ -84,14 +85,15 @@ impl Whole<'_> {
     /// Whether the source becomes a directory; `mark` is what is in the mark of an unfinished copy, if it has one.
     ///
     /// # Errors
-    /// It is the unfinished copy of another source.
-    fn holds(self, directory: impl Display, mark: Option<Vec<u8>>) -> Result<bool> {
+    /// It is the unfinished copy of another source, or others could have put the mark there.
+    fn holds(self, directory: impl Display, mark: Option<Mark>) -> Result<bool> {
         match (self, mark) {
             (Self::Always, _) => Ok(true),
             (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
-            (Self::IfMarked(Some(source)), Some(mark)) => {
+            (Self::IfMarked(Some((source, _))), Some(mark)) => {
+                marker::check_own(&directory, Some(&mark))?;
                 let hint = "; with -T, what is named here completes it";
-                marker::check(directory, &mark, source, hint).map(|()| true)
+                marker::check(directory, &mark.of, source, hint).map(|()| true)
             }
             (Self::IfMarked(None), Some(_)) => Ok(true),
         }
@@ -132,9 +134,11 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
     // The contents of a directory may become those of any other.
     let source = sources.first().filter(|_| copy.sync.is_none()).map(|source| marker::of(&source.node));
+    // Without one, which is said later, nothing is known to be this user's.
+    let key = source.as_ref().and_then(|_| copy.state.key().ok());
     let whole = match (copy.is_whole_target, is_tree) {
         (true, _) => Whole::Always,
-        (false, true) => Whole::IfMarked(source.as_deref()),
+        (false, true) => Whole::IfMarked(source.as_deref().map(|source| (source, key))),
         (false, false) => Whole::Never,
     };
     let must_be_directory = copy.destination.names_directory() && !is_tree;
@@ -333,12 +337,9 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     let is_whole = match (&found, whole) {
         (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
-            if whole != Whole::IfMarked(None) {
-                marker::check_own(&directory)?;
-            }
             whole.holds(show(path), marker::local(&directory))?
         }
-        _ => whole == Whole::Always,
+        _ => matches!(whole, Whole::Always),
     };
     let path = match found {
         Ok(metadata) if metadata.is_dir() && !is_whole => {
@@ -346,8 +347,8 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
             return Ok(Destination::Inside(Place::local(directory), None));
         }
         // By its own name, which `.` has not.
-        Ok(metadata) if metadata.is_dir() && !(is_itself && whole == Whole::Always) => {
-            fs::canonicalize(path).map_err(|error| local(path, &error))?
+        Ok(metadata) if metadata.is_dir() && !(is_itself && matches!(whole, Whole::Always)) => {
+            real_path(path, &metadata).map_err(|error| local(path, &error))?
         }
         _ if is_itself => path.to_owned(),
         Ok(metadata) if !metadata.is_file() => {
@@ -355,7 +356,7 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
             return Ok(Destination::Output(Output::Special(path.to_owned(), seen)));
         }
         // Through links to the file itself, so that the links stay.
-        Ok(_) => fs::canonicalize(path).map_err(|error| local(path, &error))?,
+        Ok(metadata) => real_path(path, &metadata).map_err(|error| local(path, &error))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_link => {
             return Err(leads_nowhere(show(path)));
         }
@@ -374,6 +375,15 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
         }
         Err(error) => Err(local(parent, &error)),
     }
+}
+
+/// Returns the path without links of what has been looked at. Links are read for that, also those that the kernel does not follow in
+/// directories of others (`fs.protected_symlinks`), so that what they lead to must be what it has found.
+fn real_path(path: &Path, found: &fs::Metadata) -> io::Result<PathBuf> {
+    let real = fs::canonicalize(path)?;
+    let there = fs::symlink_metadata(&real)?;
+    let is_found = (there.dev(), there.ino()) == (found.dev(), found.ino());
+    if is_found { Ok(real) } else { Err(io::Error::other("was replaced while it was looked at")) }
 }
 
 /// As [`find_local_destination`], on a server. The temporary file may be made ahead meanwhile.
@@ -421,11 +431,12 @@ async fn find_remote_destination(
 /// Whether the source becomes a directory on a server that is there.
 async fn is_whole(whole: Whole<'_>, found: &Found) -> Result<bool> {
     match whole {
-        Whole::IfMarked(_) => {
-            let mark = marker::remote(&found.client, found.handle).await.at(&found.remote)?;
+        Whole::IfMarked(source) => {
+            let key = source.and_then(|(_, key)| key);
+            let mark = marker::remote(&found.client, found.handle, key).await.at(&found.remote)?;
             whole.holds(&found.remote, mark)
         }
-        Whole::Always | Whole::Never => Ok(whole == Whole::Always),
+        Whole::Always | Whole::Never => Ok(matches!(whole, Whole::Always)),
     }
 }
 
@@ -472,13 +483,16 @@ async fn look_around(
         }
     };
     // A run that ended early has reserved the name.
-    let there = there.filter(|there| whole == Whole::Never || !is_reservation(&there.metadata));
+    let there = there.filter(|there| matches!(whole, Whole::Never) || !is_reservation(&there.metadata));
     if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
         // With -T it is the link that would become SRC.
-        let real =
-            if through_links || whole != Whole::Always { real_if_exists(context, link).await? } else { None };
+        let real = if through_links || !matches!(whole, Whole::Always) {
+            real_if_exists(context, link).await?
+        } else {
+            None
+        };
         match real {
-            Some(found) if found.is_directory() && whole != Whole::Always => {
+            Some(found) if found.is_directory() && !matches!(whole, Whole::Always) => {
                 if is_whole(whole, &found).await? {
                     return around(context, found).await;
                 }
@@ -489,7 +503,7 @@ async fn look_around(
             Some(_) | None => {}
         }
     } else if let Some(found) = there.as_ref().filter(|there| there.is_directory())
-        && whole != Whole::Always
+        && !matches!(whole, Whole::Always)
         && !is_whole(whole, found).await?
     {
         return Ok(Around::Directory(found.clone()));
@@ -529,4 +543,26 @@ async fn around(context: Context<'_>, found: Found) -> Result<Around> {
 fn leads_nowhere(link: impl Display) -> Error {
     let text = format!("{link}: is a symbolic link that leads nowhere, and is not written through");
     Error::other(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_takes_the_place_of_what_was_looked_at_is_not_followed() {
+        let here = tempfile::tempdir().unwrap();
+        let [name, other] = ["name", "other"].map(|name| here.path().join(name));
+        fs::write(&name, "").unwrap();
+        fs::write(&other, "").unwrap();
+        let found = fs::metadata(&name).unwrap();
+        assert_eq!(real_path(&name, &found).unwrap().file_name(), name.file_name());
+        fs::remove_file(&name).unwrap();
+        symlink(&other, &name).unwrap();
+        assert!(real_path(&name, &found).is_err());
+        let followed = real_path(&name, &fs::metadata(&name).unwrap());
+        assert_eq!(followed.unwrap().file_name(), other.file_name());
+    }
 }

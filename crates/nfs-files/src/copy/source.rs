@@ -261,6 +261,43 @@ impl Node {
         Ok(now == self.attributes.file.1)
     }
 
+    /// Whether something was moved into a directory since these attributes of it were taken: it has changed, and something in it has
+    /// changed since, but not its contents. A new name is no change of a file, but a rename sets its ctime (of Linux, of all file systems
+    /// that it keeps on disks). A file that is made there has one time for both.
+    pub(super) async fn was_moved_into(&self, context: Context<'_>) -> Result<bool> {
+        let before = &self.attributes;
+        let now: Attributes = match &self.origin {
+            Origin::Local(path) => match fs::symlink_metadata(&**path) {
+                Ok(now) => (&now).into(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) => return Err(local(path, &error)),
+            },
+            Origin::Remote(file) => match file.client.metadata(file.handle).await {
+                Ok(now) => (&now).into(),
+                Err(error) if error.is_stale() => return Ok(false),
+                Err(error) => return Err(error).at(&file.remote),
+            },
+            Origin::Standard => return Ok(false),
+        };
+        if now.file != before.file {
+            return Ok(true);
+        }
+        if (now.changed, now.times.modified) == (before.changed, before.times.modified) {
+            return Ok(false);
+        }
+        let (mut rest, mut has_vanished) = (None, false);
+        loop {
+            let children = self.children(context, &mut rest, &mut has_vanished).await?;
+            let is_moved = |it: &Attributes| it.changed > before.changed && it.changed > it.times.modified;
+            if children.iter().any(|(_, child)| is_moved(&child.attributes)) {
+                return Ok(true);
+            }
+            if rest.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Looks for a name in a directory.
     pub(super) async fn child(&self, name: &[u8]) -> Result<Option<Self>> {
         match &self.origin {
@@ -493,9 +530,43 @@ fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
+    use std::{os::unix::fs::FileExt, path::Path};
 
     use super::*;
+    use crate::served;
+
+    #[tokio::test]
+    async fn what_was_moved_into_a_directory_is_told_from_what_was_made_there() {
+        type Change = fn(&Path);
+        let changes: [(&str, Change, bool); 7] = [
+            ("nothing", |_| {}, false),
+            ("a file is made", |path| fs::write(path.join("new"), "").unwrap(), false),
+            ("a file is written", |path| fs::write(path.join("old"), "again").unwrap(), false),
+            ("a file is removed", |path| fs::remove_file(path.join("old")).unwrap(), false),
+            ("a directory is made", |path| fs::create_dir(path.join("new")).unwrap(), false),
+            ("a file arrives", |path| fs::rename(path.join("../file"), path.join("new")).unwrap(), true),
+            (
+                "a directory arrives",
+                |path| fs::rename(path.join("../below"), path.join("new")).unwrap(),
+                true,
+            ),
+        ];
+        let servers = served::servers();
+        let context = Context { servers: &servers, events: &served::Silent };
+        for (what, change, is_moved) in changes {
+            let here = tempfile::tempdir().unwrap();
+            let path = here.path().join("directory");
+            fs::create_dir(&path).unwrap();
+            fs::create_dir(here.path().join("below")).unwrap();
+            fs::write(path.join("old"), "").unwrap();
+            fs::write(here.path().join("file"), "").unwrap();
+            // Times have the grain of the kernel's clock.
+            std::thread::sleep(Duration::from_millis(20));
+            let node = Node::local(path.clone(), false).unwrap();
+            change(&path);
+            assert_eq!(node.was_moved_into(context).await.unwrap(), is_moved, "{what}");
+        }
+    }
 
     #[test]
     fn a_file_that_takes_less_of_its_disk_than_its_size_has_holes() {

@@ -55,6 +55,8 @@ pub(super) struct Syncing {
     pub(super) is_root_empty: Cell<bool>,
     /// Whether something in the source disappeared while it was listed.
     pub(super) has_vanished: Cell<bool>,
+    /// The directories of the source, as they were when they were listed.
+    pub(super) listed: RefCell<Vec<Node>>,
     pub(super) hard_links: HardLinks,
     /// What only the destination has, by directory.
     pub(super) surplus: RefCell<Vec<Surplus>>,
@@ -69,6 +71,7 @@ impl Syncing {
             root,
             is_root_empty: Cell::default(),
             has_vanished: Cell::default(),
+            listed: RefCell::default(),
             hard_links: HardLinks::default(),
             surplus: RefCell::default(),
             blocked: RefCell::default(),

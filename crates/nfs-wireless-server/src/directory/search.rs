@@ -5,14 +5,7 @@
 
 use std::collections::VecDeque;
 
-use nfs_wire::{Status, nfs3_types::nfs3::ftype3};
-use rustix::fs::Dir;
-
-use super::{
-    host::{Identity, look_at, status},
-    state::State,
-    table::{Place, ROOT},
-};
+use super::{host::Identity, table::ROOT};
 use crate::vfs::NodeId;
 
 /// How far the export has been looked through.
@@ -24,65 +17,20 @@ pub(super) struct Search {
     beyond: VecDeque<NodeId>,
 }
 
-/// Entries looked at before the client is asked to come again, so that others are served meanwhile.
-const ENTRIES_PER_TURN: usize = 8192;
-
 impl Search {
     pub(super) fn new(root: Identity) -> Self {
         let ahead = if root.is_unique() { VecDeque::from([ROOT]) } else { VecDeque::new() };
         Self { ahead, beyond: VecDeque::new() }
     }
 
-    fn next(&mut self) -> Option<NodeId> {
+    /// Takes the directory that is to be looked into next.
+    pub(super) fn next(&mut self) -> Option<NodeId> {
         self.ahead.pop_front().or_else(|| self.beyond.pop_front())
     }
-}
 
-impl State {
-    /// Looks for a node that nobody has asked about since the server was started.
-    ///
-    /// # Errors
-    /// JUKEBOX when there is more to look through, STALE when there is not.
-    pub(super) fn find_again(&mut self, node: NodeId) -> Result<(), Status> {
-        let mut entries = 0;
-        while let Some(directory) = self.search.next() {
-            // A directory that has gone meanwhile, or is not for us, holds nothing that could be asked for.
-            entries += self.look_into(directory).unwrap_or(1);
-            if self.table.identity(node).is_some() {
-                return Ok(());
-            }
-            if entries >= ENTRIES_PER_TURN {
-                return Err(Status::JUKEBOX);
-            }
-        }
-        Err(Status::STALE)
-    }
-
-    fn look_into(&mut self, directory: NodeId) -> Result<usize, Status> {
-        // A directory that was forgotten again must not be searched for in turn.
-        self.table.identity(directory).ok_or(Status::STALE)?;
-        let inside = self.enter(directory)?;
-        let mut count = 0;
-        for entry in Dir::read_from(&inside).map_err(status)? {
-            let entry = entry.map_err(status)?;
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            count += 1;
-            // What cannot be looked at, such as a mount whose program is gone, does not hide its neighbours. Numbers of files whose time of
-            // birth is not told prove nothing.
-            let Ok(found) = look_at(&inside, name) else { continue };
-            if !found.identity.is_unique() {
-                continue;
-            }
-            let node = self.table.enter(Place { directory, name: name.to_vec() }, found.identity);
-            if found.attributes.type_ == ftype3::NF3DIR {
-                let is_mounted = !found.identity.is_on_mount_of(self.table.root());
-                let queue = if is_mounted { &mut self.search.beyond } else { &mut self.search.ahead };
-                queue.push_back(node);
-            }
-        }
-        Ok(count)
+    /// Adds a directory that was found; what is mounted within the export comes last.
+    pub(super) fn add(&mut self, directory: NodeId, is_mounted: bool) {
+        let queue = if is_mounted { &mut self.beyond } else { &mut self.ahead };
+        queue.push_back(directory);
     }
 }

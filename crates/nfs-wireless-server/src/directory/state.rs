@@ -7,7 +7,7 @@ use nfs_wire::{
     nfs3_types::nfs3::{Nfs3Option, fattr3, ftype3, sattr3},
 };
 use rustix::{
-    fs::{Mode, OFlags, RawMode},
+    fs::{Dir, Mode, OFlags, RawMode},
     io::Errno,
 };
 
@@ -19,6 +19,9 @@ use super::{
     table::{Place, Table},
 };
 use crate::vfs::{Name, NodeId};
+
+/// Entries looked at before the client is asked to come again, so that others are served meanwhile.
+const ENTRIES_PER_TURN: usize = 8192;
 
 /// What is known of the files, and which are open.
 #[derive(Debug)]
@@ -257,6 +260,52 @@ impl State {
                 self.table.remove_place(node, &place(directory, name));
             }
         }
+    }
+
+    /// Looks for a node that nobody has asked about since the server was started.
+    ///
+    /// # Errors
+    /// JUKEBOX when there is more to look through, STALE when there is not.
+    pub(super) fn find_again(&mut self, node: NodeId) -> Result<(), Status> {
+        let mut entries = 0;
+        while let Some(directory) = self.search.next() {
+            // A directory that has gone meanwhile, or is not for us, holds nothing that could be asked for.
+            entries += self.look_into(directory).unwrap_or(1);
+            if self.table.identity(node).is_some() {
+                return Ok(());
+            }
+            if entries >= ENTRIES_PER_TURN {
+                return Err(Status::JUKEBOX);
+            }
+        }
+        Err(Status::STALE)
+    }
+
+    fn look_into(&mut self, directory: NodeId) -> Result<usize, Status> {
+        // A directory that was forgotten again must not be searched for in turn.
+        self.table.identity(directory).ok_or(Status::STALE)?;
+        let inside = self.enter(directory)?;
+        let mut count = 0;
+        for entry in Dir::read_from(&inside).map_err(status)? {
+            let entry = entry.map_err(status)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            count += 1;
+            // What cannot be looked at, such as a mount whose program is gone, does not hide its neighbours. Numbers of files whose time of
+            // birth is not told prove nothing.
+            let Ok(found) = look_at(&inside, name) else { continue };
+            if !found.identity.is_unique() {
+                continue;
+            }
+            let node = self.table.enter(Place { directory, name: name.to_vec() }, found.identity);
+            if found.attributes.type_ == ftype3::NF3DIR {
+                let is_mounted = !found.identity.is_on_mount_of(self.table.root());
+                self.search.add(node, is_mounted);
+            }
+        }
+        Ok(count)
     }
 }
 

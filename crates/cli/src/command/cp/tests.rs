@@ -316,7 +316,7 @@ async fn a_dry_run_leaves_attributes_and_marks_alone() {
         };
         fs::set_permissions(&source, fs::Permissions::from_mode(0o750)).unwrap();
         let before = (state(&target), state(&target.join("sub")));
-        trial.copy(&["-rp", "--dry-run", &from, &to]).await.0.unwrap();
+        trial.copy(&["-rpT", "--dry-run", &from, &to]).await.0.unwrap();
         assert!(marker.exists());
         assert_eq!((state(&target), state(&target.join("sub"))), before);
     }

@@ -74,10 +74,12 @@ fn run(directory: Option<&Path>, reporter: &Reporter) -> anyhow::Result<()> {
         Failure::with(Exit::LocalIo, format!("the mounts of this user cannot be listed: {}", io_text(&error)))
     })?;
     let mut states = Vec::new();
+    let mut are_silent = false;
     for told in all {
         match told {
             Told::State(state) => states.push(state),
             Told::Silent(socket) => {
+                are_silent = true;
                 reporter.warning(format!("a mount does not answer (its socket: {})", show(&socket)));
             }
         }
@@ -86,6 +88,9 @@ fn run(directory: Option<&Path>, reporter: &Reporter) -> anyhow::Result<()> {
         |state: &Value| wanted.as_ref().is_none_or(|wanted| state["directory"] == *wanted.to_string_lossy());
     states.retain(is_wanted);
     states.sort_by_key(|state| state["directory"].to_string());
+    if states.is_empty() && are_silent {
+        return Err(Failure::with(Exit::LocalIo, "no mount answers; a process that is stopped does not"));
+    }
     if let (true, Some(wanted)) = (states.is_empty(), &wanted) {
         let text = format!("{} is no mount of nfsw of this user", show(wanted));
         return Err(Failure::with(Exit::LocalIo, text));

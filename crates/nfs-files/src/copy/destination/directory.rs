@@ -159,6 +159,14 @@ impl Frame {
         }
     }
 
+    /// Whether it lies on a file system that is mounted within the destination.
+    pub(in crate::copy) fn is_on_inner_mount(&self) -> bool {
+        let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
+        frames
+            .filter(|frame| !frame.relative.is_empty())
+            .any(|frame| frame.parent.as_ref().is_some_and(|above| frame.place.is_mounted_in(&above.place)))
+    }
+
     /// Whether anything in the directory has changed.
     pub(in crate::copy) fn is_touched(&self) -> bool {
         self.is_touched.get()

@@ -1,4 +1,5 @@
-//! The mark of an unfinished copy of a directory: a file in it, with the path and the identity of the source.
+//! The mark of an unfinished copy of a directory: a file in it, with the path and the identity of the source, and a seal that only this
+//! user can make.
 
 use std::{fmt::Display, io::Read};
 
@@ -8,75 +9,130 @@ use crate::{
     context::Context,
     copy::{
         destination::{Place, RemotePlace},
-        source::{Kind, Node},
+        source::Node,
     },
-    error::{Error, Result, ResultExt, has_status, is_missing, show},
+    error::{Error, Result, ResultExt, has_status, is_missing},
     escape::escape,
-    local::Directory,
+    journal,
+    local::{Directory, Key},
     name::{MARKER, fnv1a},
 };
 
 /// Bytes that a mark may have: what a server takes and gives in one call.
-const MOST_BYTES: u32 = 4096;
+const MOST_BYTES: u32 = 8192;
 
-/// Returns what the mark of a copy of this directory holds: its path, and on a line of its own what tells it from others in whatever
-/// words it is named. Nothing if that is too long, which is the mark of a copy of any directory.
-pub(in crate::copy) fn of(source: &Node) -> Vec<u8> {
-    let mark = [&source.path()[..], format!("\n{:016x}", fnv1a(&source.resume_key())).as_bytes()].concat();
-    if mark.len() > MOST_BYTES as usize { Vec::new() } else { mark }
+/// Longest path that a mark has.
+const MOST_PATH_BYTES: usize = 4096;
+
+/// Hexadecimal digits of a seal.
+const SEAL_DIGITS: usize = 64;
+
+/// A mark that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::copy) struct Mark {
+    /// What it is the mark of, as [`of`] returns it; nothing if it does not say.
+    pub(in crate::copy) of: Vec<u8>,
+    /// Whether it is known that this user has made it.
+    pub(in crate::copy) is_own: bool,
 }
 
-/// Splits what a mark holds: the path of the source, and what tells it from others.
+/// Returns what the mark of a copy of this directory says: its path, and on a line of its own what tells it from others in whatever
+/// words it is named. Of a path that is too long, its hash.
+pub(in crate::copy) fn of(source: &Node) -> Vec<u8> {
+    let mut path = source.path();
+    if path.len() > MOST_PATH_BYTES {
+        path = blake3::hash(&path).to_hex().as_bytes().to_vec();
+    }
+    [&path[..], format!("\n{:016x}", fnv1a(&source.resume_key())).as_bytes()].concat()
+}
+
+/// Returns a mark with a seal, on a line of its own, if there is a key for it.
+pub(in crate::copy) fn sealed(of: &[u8], key: Option<Key>) -> Vec<u8> {
+    match key {
+        Some(key) => [of, b"\n", seal(of, key).as_bytes()].concat(),
+        None => of.to_vec(),
+    }
+}
+
+fn seal(of: &[u8], key: Key) -> String {
+    let sealed = journal::sealed(of, key);
+    blake3::hash(&sealed).to_hex().to_string()
+}
+
+/// Reads a mark.
+fn read(bytes: &[u8], key: Option<Key>) -> Mark {
+    let (of, last) = split(bytes);
+    match last.strip_prefix(b"\n") {
+        Some(last) if last.len() == SEAL_DIGITS => {
+            Mark { of: of.to_vec(), is_own: key.is_some_and(|key| seal(of, key).as_bytes() == last) }
+        }
+        _ => Mark { of: bytes.to_vec(), is_own: false },
+    }
+}
+
+/// Splits what a mark says: the path of the source, and what tells it from others.
 fn split(mark: &[u8]) -> (&[u8], &[u8]) {
     mark.split_at(mark.iter().rposition(|&byte| byte == b'\n').unwrap_or(mark.len()))
 }
 
-/// Returns what the mark in a directory on this machine holds, if there is one.
-pub(in crate::copy) fn local(directory: &Directory) -> Option<Vec<u8>> {
+/// Returns the mark in a directory on this machine, if there is one. Its owner tells whether it is this user's.
+pub(in crate::copy) fn local(directory: &Directory) -> Option<Mark> {
     directory.stat(MARKER).ok()??;
+    let Ok(Some(file)) = directory.read_own(MARKER) else {
+        return Some(Mark { of: Vec::new(), is_own: false });
+    };
     let mut bytes = Vec::new();
-    // That of somebody else may be the mark of any copy, and so may what is no file.
-    if let Ok(Some(file)) = directory.read_own(MARKER) {
-        let _ = file.take(MOST_BYTES.into()).read_to_end(&mut bytes);
-    }
-    Some(bytes)
+    let _ = file.take(MOST_BYTES.into()).read_to_end(&mut bytes);
+    Some(Mark { is_own: true, ..read(&bytes, None) })
 }
 
-/// Refuses a directory on this machine in which others could have put the mark.
+/// Refuses a directory in which others could have put the mark.
 ///
 /// # Errors
 /// What can be done.
-pub(in crate::copy) fn check_own(directory: &Directory) -> Result<()> {
-    if !matches!(directory.stat(MARKER), Ok(Some(_))) || matches!(directory.read_own(MARKER), Ok(Some(_))) {
+pub(in crate::copy) fn check_own(directory: impl Display, mark: Option<&Mark>) -> Result<()> {
+    if mark.is_none_or(|mark| mark.is_own) {
         return Ok(());
     }
-    let (shown, marker) = (show(directory.path()), escape(MARKER));
+    let marker = escape(MARKER);
     let text = format!(
-        "{shown}: {marker} in it is not a file of this user, or others may write it; remove that, or complete the copy with -T"
+        "{directory}: {marker} in it is not known to be made by this user; remove that, or complete the copy with -T"
     );
     Err(Error::other(text))
 }
 
-/// Returns what the mark in a directory on a server holds, if there is one.
+/// Returns the mark in a directory on a server, if there is one. Its seal tells whether it is this user's: servers give files the owners
+/// that they like.
 ///
 /// # Errors
 /// Those of LOOKUP and READ.
 pub(in crate::copy) async fn remote(
     client: &Client,
     directory: FileHandle,
-) -> Result<Option<Vec<u8>>, client::Error> {
+    key: Option<Key>,
+) -> Result<Option<Mark>, client::Error> {
     let mark = match client.lookup(directory, MARKER).await {
         Err(error) if is_missing(&error) => return Ok(None),
         mark => mark?,
     };
     if mark.metadata.file_type != FileType::Regular || mark.metadata.size == 0 {
-        return Ok(Some(Vec::new()));
+        return Ok(Some(read(&[], key)));
     }
-    match client.read(mark.handle, 0, MOST_BYTES).await {
-        // That of somebody else may be the mark of any copy.
-        Err(error) if has_status(&error, NfsStatus::ACCES) => Ok(Some(Vec::new())),
-        read => Ok(Some(read?.0.to_vec())),
+    let mut bytes = Vec::new();
+    // A server may return less than was asked for.
+    while bytes.len() < MOST_BYTES as usize {
+        match client.read(mark.handle, bytes.len() as u64, MOST_BYTES).await {
+            Err(error) if has_status(&error, NfsStatus::ACCES) => break,
+            read => {
+                let (more, is_end) = read?;
+                bytes.extend_from_slice(&more);
+                if is_end || more.is_empty() {
+                    break;
+                }
+            }
+        }
     }
+    Ok(Some(read(&bytes, key)))
 }
 
 /// Checks that a marked directory is an unfinished copy of `source`, as [`of`] returns it: of the same directory, or of the same path,
@@ -97,24 +153,20 @@ pub(in crate::copy) fn check(directory: impl Display, mark: &[u8], source: &[u8]
 }
 
 impl Place {
-    /// Returns what the mark in the directory holds, if there is one.
+    /// Returns the mark in the directory, if there is one.
     ///
     /// # Errors
     /// The mark cannot be read.
-    pub(in crate::copy) async fn mark(&self, context: Context<'_>) -> Result<Option<Vec<u8>>> {
-        match self.present(context, MARKER).await? {
-            None => return Ok(None),
-            Some(mark) if mark.kind != Kind::File || mark.attributes.size == 0 => {
-                return Ok(Some(Vec::new()));
-            }
-            Some(_) => {}
+    pub(in crate::copy) async fn mark(&self, context: Context<'_>, key: Option<Key>) -> Result<Option<Mark>> {
+        if self.present(context, MARKER).await?.is_none() {
+            return Ok(None);
         }
         match self {
             Self::Planned(_) => Ok(None),
             Self::Local { directory, .. } => Ok(local(directory)),
             Self::Remote(place) => {
-                let read = async |at: &RemotePlace| remote(&at.client, at.handle).await.at(&at.remote);
-                place.with(context, read).await
+                let look = async |at: &RemotePlace| remote(&at.client, at.handle, key).await.at(&at.remote);
+                place.with(context, look).await
             }
         }
     }

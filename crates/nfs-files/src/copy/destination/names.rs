@@ -109,6 +109,15 @@ impl Place {
         }
     }
 
+    /// Whether another file system is mounted on this directory than that of the directory above it.
+    pub(in crate::copy) fn is_mounted_in(&self, above: &Self) -> bool {
+        let is_elsewhere = match (self, above) {
+            (Self::Remote(place), Self::Remote(above)) => place.file_system() != above.file_system(),
+            _ => false,
+        };
+        is_elsewhere || self.is_inner_export() || !self.is_on_file_system_of(above)
+    }
+
     /// Whether this is an export within the one that was mounted, as far as that is known.
     pub(in crate::copy) fn is_inner_export(&self) -> bool {
         match self {

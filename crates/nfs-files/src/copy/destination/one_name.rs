@@ -217,12 +217,13 @@ fn folded(name: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// Whether a character has no part in comparisons (Unicode's Default_Ignorable_Code_Point, the common ones).
+/// Whether a character has no part in comparisons (Unicode's Default_Ignorable_Code_Point).
 const fn is_ignorable(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -240,6 +241,8 @@ mod tests {
             &["가", "\u{1100}\u{1161}"],
             &["ά", "Ά", "α\u{301}"],
             &["ſ", "s", "S"],
+            &["葛.txt", "葛\u{e0100}.txt"],
+            &["a", "a\u{1bca0}", "a\u{1d173}", "a\u{fff0}"],
         ] {
             let keys: BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
             assert_eq!(keys.len(), 1, "{names:?}");

@@ -243,12 +243,11 @@ impl RemotePlace {
             made = client.mkdir(*above, &temporary, attributes).await;
         }
         let made = made.at(&remote)?;
-        let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
         // RENAME replaces an empty directory, and that is to be none that somebody else has made by now.
         let (mark, reserved) =
-            tokio::join!(client.create(made.handle, MARKER, attributes), client.reserve((*above, name)));
-        let (mark, reserved) = match (mark, reserved) {
-            (Ok(mark), Ok(Some(reserved))) => (mark, reserved),
+            tokio::join!(write_mark(client, made.handle, source), client.reserve((*above, name)));
+        let reserved = match (mark, reserved) {
+            (Ok(()), Ok(Some(reserved))) => reserved,
             (mark, reserved) => {
                 self.clear(&temporary).await;
                 let Some(reserved) = reserved.at(&remote)? else { return Err(made_by_another(remote)) };
@@ -258,12 +257,8 @@ impl RemotePlace {
                 return mark.at(&remote).and_then(|_| Err(made_by_another(remote)));
             }
         };
-        // Without a path in it, it is the mark of any copy.
-        let naming = client.write(mark.handle, 0, source, Stability::Stable);
         let (from, to) = ((*above, &temporary[..]), (*above, name));
-        let renaming = client.rename_to_reserved(made.handle, from, to, &reserved);
-        let (_, renamed) = tokio::join!(naming, renaming);
-        renamed.at(&remote)?;
+        client.rename_to_reserved(made.handle, from, to, &reserved).await.at(&remote)?;
         // Some servers make handles of names (nfs3_server): the one of the old name is stale.
         let made = client.lookup(*above, name).await.at(&remote)?;
         context.servers.activity().step();
@@ -353,13 +348,14 @@ impl RemotePlace {
     }
 
     /// Makes or opens a file that is to be written under its own name, if what has that may be overwritten; `None` if not. It is this
-    /// run's then, which writes it by its handle. That it is what it was, is told by the guard of SETATTR in one step, which empties it
+    /// run's then, which writes it by its handle, if it may `claim` that. That it is what it was, is told by the guard of SETATTR in one step, which empties it
     /// (RFC 1813 §3.3.2).
     pub(in crate::copy) async fn begin_in_place(
         &self,
         name: &[u8],
         mode: u32,
         replaces: &Cell<Replaces>,
+        claim: &dyn Fn(FileHandle) -> Result<()>,
     ) -> Result<Option<Opened>> {
         let Self { client, handle, remote, .. } = self;
         let mut opened = None;
@@ -376,6 +372,7 @@ impl RemotePlace {
                     return Ok(None);
                 }
                 Ok(there) if may_be_guarded => {
+                    claim(there.handle)?;
                     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
                     match client.set_attributes_if(there.handle, empty, there.metadata.ctime).await {
                         // It is another, or it is gone.
@@ -409,6 +406,7 @@ impl RemotePlace {
         if entry.metadata.file_type != FileType::Regular {
             return Err(Error::other(format!("{}: is not a regular file", remote.join(name))));
         }
+        claim(entry.handle)?;
         let is_made = !replaces.get().was_there() && entry.metadata.size == 0;
         let made_mode = Some(entry.metadata.mode & 0o7777).filter(|it| is_made && *it == mode);
         replaces.set(Replaces::Anything { was_there: true });
@@ -454,4 +452,21 @@ impl RemotePlace {
         }
         Ok(true)
     }
+}
+
+/// Puts the mark of an unfinished copy into a directory.
+async fn write_mark(client: &Client, directory: FileHandle, mark: &[u8]) -> Result<(), client::Error> {
+    let attributes = SetAttributes { mode: Some(0o600), size: Some(0), ..SetAttributes::default() };
+    let made = client.create(directory, MARKER, attributes).await?;
+    let mut rest = mark;
+    while !rest.is_empty() {
+        let offset = (mark.len() - rest.len()) as u64;
+        let written = client.write(made.handle, offset, rest, Stability::Stable).await?;
+        match rest.get(written.count as usize..) {
+            Some(left) if written.count > 0 => rest = left,
+            // It is no mark of this user then.
+            _ => break,
+        }
+    }
+    Ok(())
 }

@@ -29,6 +29,7 @@ use crate::{
         },
         resume::{Left, Receiving, SMALL_BYTES},
         source::{Attributes, Kind, Node, RemoteFile},
+        written::Which,
     },
     error::{Partial, Result, ResultExt, full_disk, io_text, is_full, local, show},
     event::{Name, Warning},
@@ -216,7 +217,10 @@ impl Run<'_> {
                 Some(part) => Ok(Some(part)),
                 None => open_in_place(directory, name, mode, replaces),
             };
-            if let Some(part) = opened.map_err(|error| local(&directory.join(name), &error))? {
+            let here = |error: io::Error| local(&directory.join(name), &error);
+            if let Some(part) = opened.map_err(here)? {
+                let number = part.number().map_err(here)?;
+                self.written.claim(Which::Local(number), &frame.place.show(name))?;
                 *target.opened.borrow_mut() = Some(part.again());
                 return Ok(Some(part));
             }

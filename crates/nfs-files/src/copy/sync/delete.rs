@@ -7,6 +7,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     rc::Rc,
 };
 
@@ -83,6 +84,11 @@ impl Doomed {
     }
 }
 
+/// Returns the error for a directory in which nothing is deleted.
+fn is_mounted_there(shown: &str) -> Error {
+    Error::other(format!("{shown}: not deleted, another file system is mounted there"))
+}
+
 impl Run<'_> {
     /// Finds all that is to be deleted, if all is as it must be for that; `None` if something failed, which was said.
     ///
@@ -113,6 +119,9 @@ impl Run<'_> {
         }
         if !root.is_still_there().await? {
             return Err(refuse(&format!("{root} is another directory now than when this began")));
+        }
+        if let Some(directory) = self.find_moved_into(sync).await? {
+            return Err(refuse(&format!("{directory} changed while the source was listed; run it again")));
         }
         let (mut doomed, kept) = self.expand(sync, groups).await?;
         let is_narrow = |it: &&Doomed| it.is_directory() && it.present.attributes.mode & 0o300 != 0o300;
@@ -168,6 +177,23 @@ impl Run<'_> {
         deleted
     }
 
+    /// Returns a source directory into which something was moved after it was listed: what was moved may be missing where it was, which
+    /// was listed later, and is not a surplus then.
+    async fn find_moved_into(&self, sync: &Syncing) -> Result<Option<Node>> {
+        let listed = sync.listed.take();
+        let looks = listed.into_iter().map(|directory| async move {
+            let has_more = directory.was_moved_into(self.context).await?;
+            Ok::<_, Error>(has_more.then_some(directory))
+        });
+        let mut looks = pin!(stream::iter(looks).buffer_unordered(IN_FLIGHT));
+        while let Some(looked) = looks.next().await {
+            if let Some(directory) = looked? {
+                return Ok(Some(directory));
+            }
+        }
+        Ok(None)
+    }
+
     /// Leaves out what is in directories that the names that led to them do not lead to any more, which is said.
     async fn leave_out_moved(&self, groups: &[Surplus], doomed: &mut Vec<Doomed>) -> Result<()> {
         let used: BTreeSet<_> = doomed.iter().map(|it| it.group).collect();
@@ -220,6 +246,9 @@ impl Run<'_> {
             self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
         });
         if !entries.is_empty() {
+            if frame.is_on_inner_mount() {
+                return self.context.events.fail(is_mounted_there(&frame.place.own_name().shown));
+            }
             let frame = Rc::clone(frame);
             sync.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: false });
         }
@@ -331,22 +360,13 @@ impl Run<'_> {
             let text = format!("nothing is deleted: {shown} is the source itself");
             return Err(Error::other(text).that_ends_run());
         }
-        let is_elsewhere = match top {
-            Place::Remote(place) => directory.present.attributes.file.0 != place.file_system(),
-            Place::Local { .. } | Place::Planned(_) => false,
-        };
         let place = top.enter(&directory.path, &directory.present, &directory.numbers)?;
-        let is_elsewhere = is_elsewhere || place.is_inner_export() || !place.is_on_file_system_of(top);
-        let elsewhere = || {
-            let text = format!("{shown}: not deleted, another file system is mounted there");
-            Error::other(text)
-        };
-        if is_elsewhere {
-            return Err(elsewhere());
+        if place.is_mounted_in(top) {
+            return Err(is_mounted_there(&shown));
         }
         let entries = place.entries(self.context).await?;
         // Only the listing may have shown it.
-        if place.is_inner_export() { Err(elsewhere()) } else { Ok(entries) }
+        if place.is_inner_export() { Err(is_mounted_there(&shown)) } else { Ok(entries) }
     }
 
     /// Deletes files first, then directories from the deepest upwards.

@@ -181,17 +181,21 @@ impl Drop for Mounted {
 
 #[tokio::test]
 async fn a_mounted_file_system_in_the_target_is_not_emptied() {
-    for (way, is_bound, is_in_the_way) in [Way::Down, Way::Up]
+    // What the source has under the name that leads there.
+    let names = ["nothing", "a file", "a directory"];
+    for (way, is_bound, name) in [Way::Down, Way::Up]
         .into_iter()
         .flat_map(|way| [(way, false), (way, true)])
-        .flat_map(|(way, is_bound)| [(way, is_bound, false), (way, is_bound, true)])
+        .flat_map(|(way, is_bound)| names.map(|name| (way, is_bound, name)))
     {
         for mounted in ["extra", "extra/mounted", "extra/deep/mounted"] {
             let trial = Trial::start();
             let ends = trial.ends(way, "");
             plant(&ends.source);
-            if is_in_the_way {
-                write(&ends.source.join("extra"), "a file", 1);
+            match name {
+                "a file" => write(&ends.source.join("extra"), "a file", 1),
+                "a directory" => fs::create_dir_all(ends.source.join(mounted)).unwrap(),
+                _ => {}
             }
             let inside = ends.target.join(mounted);
             fs::create_dir_all(&inside).unwrap();
@@ -205,7 +209,7 @@ async fn a_mounted_file_system_in_the_target_is_not_emptied() {
             let ran = trial.sync(&ends, &["--delete"]).await;
             let are_there = ["below/file", "file"].map(|name| inside.join(name).exists());
             drop(view);
-            let what = (way, is_bound, is_in_the_way, mounted);
+            let what = (way, is_bound, name, mounted);
             assert!(are_there == [true; 2] && !ran.is_clean(), "{what:?} {:?}", ran.counts);
         }
     }
