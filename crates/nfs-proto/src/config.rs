@@ -6,6 +6,7 @@ use nfs_wire::auth::Credential;
 use thiserror::Error;
 
 use crate::engine::PathEstimate;
+pub use crate::engine::RetryPolicy;
 
 /// Smallest block of a READ or WRITE that may be configured, in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 512;
@@ -57,7 +58,7 @@ impl SessionOptions {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.read_block.check("read_block")?;
         self.write_block.check("write_block")?;
-        self.retry.check()?;
+        check_retry(self.retry)?;
         if self.window == Window::Calls(0) {
             return Err(ConfigError::TooSmall { field: "window", value: "0".into(), bound: "1 call".into() });
         }
@@ -121,87 +122,25 @@ pub enum Window {
     Calls(u32),
 }
 
-/// When an unanswered datagram is sent again. TCP never resends on a timer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RetryPolicy {
-    /// Losses are found from later replies and from silences; window and block follow what the path delivers.
-    #[default]
-    Adaptive,
-    /// The Linux kernel's UDP client, for comparison: round-trip timers that remember back-off.
-    Kernel {
-        /// Longest timeout. Default: 60 s.
-        maximum: Duration,
-    },
-    /// The timeout doubles after every loss: "No changes" in Dube et al. 1997 §5.
-    Exponential {
-        /// Timeout of the first attempt. Default: 700 ms.
-        initial: Duration,
-        /// Longest timeout. Default: 60 s.
-        maximum: Duration,
-    },
-    /// The timeout grows linearly at first, then doubles (Dube et al. 1997 §5.2).
-    Hybrid {
-        /// Timeout of the first attempt. Default: 700 ms.
-        initial: Duration,
-        /// How many resends lengthen the timeout linearly. Default: 3.
-        linear_steps: u32,
-        /// By how much each of them does. Default: 100 ms.
-        linear_step: Duration,
-        /// Longest timeout. Default: 60 s.
-        maximum: Duration,
-    },
-}
-
-impl RetryPolicy {
-    /// Timeout of the first attempt in the 1997 testbed.
-    pub const INITIAL: Duration = Duration::from_millis(700);
-    /// Longest timeout of the 1997 testbed.
-    pub const MAXIMUM: Duration = Duration::from_secs(60);
-    /// Linear steps of the hybrid back-off.
-    pub const LINEAR_STEPS: u32 = 3;
-    /// Increment of a linear step.
-    pub const LINEAR_STEP: Duration = Duration::from_millis(100);
-
-    /// Returns the papers' unmodified client.
-    pub const fn exponential() -> Self {
-        Self::Exponential { initial: Self::INITIAL, maximum: Self::MAXIMUM }
-    }
-
-    /// Returns the papers' hybrid client.
-    pub const fn hybrid() -> Self {
-        Self::Hybrid {
-            initial: Self::INITIAL,
-            linear_steps: Self::LINEAR_STEPS,
-            linear_step: Self::LINEAR_STEP,
-            maximum: Self::MAXIMUM,
+/// Checks what no single field's type can.
+fn check_retry(retry: RetryPolicy) -> Result<(), ConfigError> {
+    let (initial, maximum) = match retry {
+        RetryPolicy::Adaptive => return Ok(()),
+        RetryPolicy::Kernel { maximum } => (Duration::from_millis(100), maximum),
+        RetryPolicy::Exponential { initial, maximum } | RetryPolicy::Hybrid { initial, maximum, .. } => {
+            (initial, maximum)
         }
+    };
+    if initial < Duration::from_millis(1) {
+        let value = format!("{initial:?}");
+        return Err(ConfigError::TooSmall { field: "initial timeout", value, bound: "1 ms".into() });
     }
-
-    /// Returns the Linux kernel's UDP client.
-    pub const fn kernel() -> Self {
-        Self::Kernel { maximum: Self::MAXIMUM }
+    if maximum < initial {
+        let value = format!("{maximum:?}");
+        let bound = format!("the initial timeout, {initial:?}");
+        return Err(ConfigError::TooSmall { field: "maximum timeout", value, bound });
     }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let (initial, maximum) = match *self {
-            Self::Adaptive => return Ok(()),
-            Self::Kernel { maximum } => (Duration::from_millis(100), maximum),
-            Self::Exponential { initial, maximum } | Self::Hybrid { initial, maximum, .. } => {
-                (initial, maximum)
-            }
-        };
-        if initial < Duration::from_millis(1) {
-            let value = format!("{initial:?}");
-            return Err(ConfigError::TooSmall { field: "initial timeout", value, bound: "1 ms".into() });
-        }
-        if maximum < initial {
-            let value = format!("{maximum:?}");
-            let bound = format!("the initial timeout, {initial:?}");
-            return Err(ConfigError::TooSmall { field: "maximum timeout", value, bound });
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A setting that cannot be.

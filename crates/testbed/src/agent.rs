@@ -3,6 +3,7 @@
 //! Both transports are asked first, side by side. Before the copy it asks for the file's attributes: a call that fails over by itself.
 
 mod copy;
+mod steps;
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use linkemu::{Endpoint as Place, Node, Outgoing};
 use nfs_proto::{
     endpoint::{
-        ConnectionId, Direction, Endpoint, EndpointConfig, FirstTransport, Reason, Route, ServerPlace,
+        ConnectionId, Direction, Endpoint, EndpointConfig, FirstTransport, Reason, ServerPlace,
         TransportTuning, other,
     },
     engine::Stats,
@@ -19,7 +20,7 @@ use nfs_proto::{
 };
 use nfs_wire::{Procedure, encode, portmap::Protocol, rpc::Program};
 
-use self::copy::{Download, Task, Upload};
+use self::copy::{Call, Download, Task, Upload};
 use crate::{
     Error, Operation, TcpStats,
     host::Host,
@@ -98,17 +99,6 @@ struct Question {
     number: usize,
     /// The NULL call on a connection that was there already.
     token: Option<u64>,
-}
-
-/// A call before the copy, and how far its failover is.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    token: u64,
-    route: Route,
-    began: Instant,
-    /// Since when the other transport has answered, and the second attempt.
-    other: Option<(ConnectionId, Instant)>,
-    again: Option<u64>,
 }
 
 impl std::fmt::Debug for Agent {

@@ -18,6 +18,7 @@
 
 mod address;
 mod agent;
+mod client;
 mod competitor;
 mod connections;
 mod error;

@@ -15,11 +15,11 @@ use nfs_wire::{
 use crate::{
     Error, Plan, Transport,
     address::SERVER,
+    client::session,
     host::Host,
     mounted::{Listed, Mounted, Repeat},
     path::Path,
     server::ServerHost,
-    world::session,
 };
 
 /// How a directory is listed.

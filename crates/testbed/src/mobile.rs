@@ -11,7 +11,7 @@ use nfs_proto::{
 };
 use nfs_wire::{FileHandle, portmap::Protocol};
 
-use crate::{Operation, Plan, TcpStats, host::Host, path::Path, world::session_after};
+use crate::{Operation, Plan, TcpStats, client::session_after, host::Host, path::Path};
 
 /// A file to be copied.
 #[derive(Clone, Debug)]

@@ -3,27 +3,20 @@
 use std::time::{Duration, Instant};
 
 use linkemu::{Channel, Endpoint, Node, Observer, Outgoing, Simulation, Station};
-use nfs_proto::{
-    config::{SessionOptions, Window},
-    engine::{PathEstimate, Resends},
-    session::{Session, SessionConfig},
-    transfer::Limits,
-};
-use nfs_wire::{
-    auth::{AuthSys, Credential},
-    portmap::Protocol,
-};
+use nfs_proto::{config::Window, engine::Resends, transfer::Limits};
+use nfs_wire::portmap::Protocol;
 
 use crate::{
     Error, Limit, Operation, Plan, TcpStats, Transport,
     address::SERVER,
     agent::Agent,
+    client::session,
     competitor::{self, Receiver, Sender},
     host::Host,
     mobile::{Copier, Mobile, Progress, Rehearsal, Work},
     path::Path,
     ping::Ping,
-    server::{COMPARED_BYTES, ServerHost, server_address},
+    server::{COMPARED_BYTES, ServerHost},
 };
 
 /// What became of one mobile's copy.
@@ -85,9 +78,6 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// The ports that mobiles call from.
 const UDP_PORT: u16 = 700;
 const TCP_PORT: u16 = 701;
-
-/// Bytes of the client's receive buffer, as Linux grants to who asks for more than its default.
-const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// Makes the copies of a plan once.
 ///
@@ -167,42 +157,6 @@ fn stop_competitor(world: &mut Simulation<Machine>, (from, to): Flow) -> Option<
         Some(Machine::Receiver(receiver)) => Some(receiver.received()),
         _ => None,
     }
-}
-
-/// The client of mobile `number`.
-pub(crate) fn session(
-    plan: &Plan,
-    protocol: Protocol,
-    seed: u64,
-    number: u16,
-    now: Instant,
-) -> Result<Session, Error> {
-    session_after(plan, protocol, seed, number, now, None)
-}
-
-/// The client of a mobile whose path an earlier connection has measured.
-pub(crate) fn session_after(
-    plan: &Plan,
-    protocol: Protocol,
-    seed: u64,
-    number: u16,
-    now: Instant,
-    prior: Option<PathEstimate>,
-) -> Result<Session, Error> {
-    let mobile = AuthSys { machine_name: b"shivalik".to_vec(), uid: 1000, gid: 100, gids: vec![100] };
-    let options = SessionOptions {
-        credential: Credential::Sys(mobile),
-        retry: plan.policy,
-        read_block: plan.block,
-        write_block: plan.block,
-        window: plan.window,
-        prior,
-        ..SessionOptions::default()
-    };
-    options.check()?;
-    let mut settings = SessionConfig::new(&options, server_address(), protocol, RECEIVE_BUFFER);
-    settings.engine.tuning = plan.tuning;
-    Ok(Session::new(settings, server_address(), seed ^ u64::from(number) << 48, now))
 }
 
 fn mobile(

@@ -4,6 +4,15 @@ use std::time::{Duration, Instant};
 
 use nfs_wire::rpc::{Program, Rejection};
 
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Datagrams may be lost: calls are sent again when the policy says so.
+    Datagrams,
+    /// A connection loses nothing while it lives: calls are sent again only after a reconnect.
+    Connection,
+}
+
 /// Names one call for as long as it is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {

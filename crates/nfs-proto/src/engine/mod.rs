@@ -11,6 +11,7 @@ mod in_flight;
 mod message;
 mod recovery;
 mod resend;
+mod retry_policy;
 mod rtt_histogram;
 mod stats;
 #[cfg(test)]
@@ -36,24 +37,17 @@ use self::{
 };
 pub use self::{
     in_flight::{Pace, WindowLimits, Writes},
-    message::{CallId, CallSpec, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit},
+    message::{
+        CallId, CallSpec, Carrier, Class, Direction, Event, Head, Owner, Payload, Repeat, Reply, Transmit,
+    },
     recovery::{
         BlockRange,
         tuning::{self, Tuning},
     },
+    retry_policy::RetryPolicy,
     rtt_histogram::RttHistogram,
     stats::{PathEstimate, Resends, Stats, Withdrawal, Withdrawn},
 };
-use crate::config::RetryPolicy;
-
-/// What carries the messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// Datagrams may be lost: calls are sent again when the policy says so.
-    Datagrams,
-    /// A connection loses nothing while it lives: calls are sent again only after a reconnect.
-    Connection,
-}
 
 /// Settings of an [`Engine`].
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@
 //! After [`Connection::handle_input`] or [`Connection::handle_timeout`] drain [`Connection::poll_transmit`], then read
 //! [`Connection::poll_timeout`].
 
+mod acknowledgements;
 mod connection;
 mod cubic;
 mod receiver;

@@ -1,4 +1,4 @@
-//! The sending half: what may be sent, and what timers do. What acknowledgements mean is in `recovery.rs`.
+//! The sending half: what may be sent, and what timers do. What acknowledgements mean is in `acknowledgements.rs`.
 
 use std::{
     collections::VecDeque,

@@ -31,8 +31,12 @@ pub(super) use self::{
     adaptive::{Acked, Adaptive},
     delivery_rate::Delivered,
 };
-use super::{Carrier, Class, Direction, Pace, PathEstimate, WindowLimits};
-use crate::config::RetryPolicy;
+use super::{
+    in_flight::{Pace, WindowLimits},
+    message::{Carrier, Class, Direction},
+    retry_policy::RetryPolicy,
+    stats::PathEstimate,
+};
 
 /// What decides that a call is sent again.
 #[derive(Debug)]

@@ -6,8 +6,7 @@ mod kernel;
 
 use std::{fmt, time::Duration};
 
-use super::Class;
-use crate::config::RetryPolicy;
+use super::super::{message::Class, retry_policy::RetryPolicy};
 
 /// Decides how long to wait for the reply to an attempt, and how many calls may wait.
 pub(in crate::engine) trait Policy: fmt::Debug + Send {
