@@ -155,15 +155,17 @@ impl Sharer {
     pub fn invite(&mut self, until: Instant) -> MemberId {
         let id = MemberId(crate::random());
         let code = Some(self.draw_code());
-        let member = Member { id, until, code, key: None, label: Vec::new(), withdrawn: 0 };
-        self.restore(member);
+        self.restore(Member { id, until, code, key: None, label: Vec::new(), withdrawn: 0 });
         id
     }
 
     /// Takes back a member that an earlier run has had.
-    pub fn restore(&mut self, member: Member) {
-        let used = member.code.as_ref().map_or(0, Code::number);
-        self.next_number = self.next_number.max(used.saturating_add(1));
+    pub fn restore(&mut self, mut member: Member) {
+        // Where somebody was given its number since, the code would be that person's.
+        let is_taken = member.code.as_ref().is_some_and(|code| self.code(code.number()).is_some());
+        if is_taken {
+            member.code = Some(self.draw_code());
+        }
         let held = Held { member, has_ended: false, wrong_guesses: 0, welcome: None };
         self.members.insert(held.member.id, held);
     }
@@ -260,8 +262,12 @@ impl Sharer {
     }
 
     fn draw_code(&mut self) -> Code {
+        // An earlier run may have given somebody this number.
+        while self.code(self.next_number).is_some() {
+            self.next_number = self.next_number.wrapping_add(1);
+        }
         let code = Code::draw(self.next_number);
-        self.next_number = self.next_number.saturating_add(1);
+        self.next_number = self.next_number.wrapping_add(1);
         code
     }
 

@@ -3,7 +3,7 @@
 mod kept;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fmt::Write as _,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -51,10 +51,11 @@ fn run(arguments: &ShareArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
         // Before anything is told.
         files(&directory, person)?;
     }
-    let kept = match Kept::open(&directory, &arguments.to) {
+    let kept = match Kept::open(&directory) {
         Ok(kept) => Some(kept),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            return Err(Failure::with(Exit::LocalIo, "the same share is running already".to_owned()));
+            let text = format!("{} is shared already, by another nfsw", show(&directory));
+            return Err(Failure::with(Exit::LocalIo, text));
         }
         Err(error) => {
             warn_not_kept(reporter, &error);
@@ -85,10 +86,11 @@ async fn share(
     let (share, mut events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await
         .map_err(|error| cannot_listen(listen, &error))?;
-    let before = before.map_or_else(Vec::new, |run| run.members);
+    let before = before.map_or_else(BTreeMap::new, |run| run.members);
     let people = admit(&share, directory, persons, before, until)?;
     let keep = |share: &Share| {
-        let members = people.iter().filter_map(|(id, _)| share.member(*id)).collect();
+        let member = |(id, person): &(_, &Person)| Some((person.name.clone(), share.member(*id)?));
+        let members = people.iter().filter_map(member).collect();
         let run = Run { identity: identity.clone(), port: share.local_addr().port(), until, members };
         if let Some(Err(error)) = kept.map(|kept| kept.save(&run)) {
             warn_not_kept(reporter, &error);
@@ -130,24 +132,26 @@ async fn share(
     Ok(exit)
 }
 
-/// Gives each person a code, or what an earlier run has given it.
+/// Gives each person a code, or what an earlier run has given the person of this name. Who is not named any more is not let in.
 fn admit<'a>(
     share: &Share,
     directory: &Path,
     persons: &'a [Person],
-    before: Vec<Member>,
+    mut before: BTreeMap<String, Member>,
     until: Instant,
 ) -> anyhow::Result<Vec<(MemberId, &'a Person)>> {
-    let before = before.into_iter().map(Some).chain(std::iter::repeat(None));
-    let admitted = persons.iter().zip(before).map(|(person, member)| {
-        let files = files(directory, person)?;
-        let id = match member {
-            Some(member) => {
-                let id = member.id;
-                share.restore(member, files);
-                id
-            }
-            None => share.invite(until, files),
+    let mut known = BTreeMap::new();
+    // First, so that their codes are not given to others.
+    for person in persons {
+        if let Some(member) = before.remove(&person.name) {
+            known.insert(&person.name, member.id);
+            share.restore(member, files(directory, person)?);
+        }
+    }
+    let admitted = persons.iter().map(|person| {
+        let id = match known.get(&person.name) {
+            Some(&id) => id,
+            None => share.invite(until, files(directory, person)?),
         };
         Ok((id, person))
     });

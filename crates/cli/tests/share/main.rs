@@ -202,6 +202,37 @@ fn a_sharer_that_was_killed_goes_on_and_so_does_the_copy() {
 }
 
 #[test]
+fn a_killed_share_knows_people_by_their_names_and_lets_in_who_is_named() {
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    for name in ["trip", "documents"] {
+        fs::write(photos.path().join(name).join("whose"), name).unwrap();
+    }
+    let first = ["--to", "sophia=trip", "--to", "boss=documents", "--to", "carol=trip"];
+    let mut shared = Shared::start(photos.path(), state.path(), &first);
+    let [sophia, carol] = [(); 2].map(|()| Receiver::new());
+    let of = |shared: &Shared, person: &str| format!("{}:/whose", shared.place(person));
+    let [of_sophia, of_boss, of_carol] =
+        [" for sophia", " for boss", " for carol"].map(|person| of(&shared, person));
+    assert_eq!(sophia.ok(&["cat", &of_sophia]), "trip");
+    assert_eq!(carol.ok(&["cat", &of_carol]), "trip");
+    shared.signal(Signal::KILL);
+    let second = ["--to", "dave=documents", "--to", "boss=documents", "--to", "sophia=trip"];
+    let again = Shared::start(photos.path(), state.path(), &second);
+    assert_eq!(sophia.ok(&["cat", &of_sophia]), "trip");
+    assert_eq!(of(&again, " for boss"), of_boss, "the code was read to somebody, perhaps");
+    assert_eq!(Receiver::new().ok(&["cat", &of_boss]), "documents");
+    assert_eq!(Receiver::new().ok(&["cat", &of(&again, " for dave")]), "documents");
+    let refused = carol.fails(3, &["cat", &of_carol]);
+    assert!(refused.contains("ask for a new code"), "{refused}");
+    // A directory is shared once.
+    let mut other = command(["share"]);
+    other.arg(photos.path()).args(["--to", "eve"]).env("XDG_STATE_HOME", state.path());
+    let other = other.output().unwrap();
+    assert_eq!(other.status.code(), Some(7));
+    assert!(stderr(&other).contains("is shared already"), "{}", stderr(&other));
+}
+
+#[test]
 fn at_its_end_a_share_refuses_those_who_read() {
     let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
     fs::write(photos.path().join("large"), noise(8_000_000)).unwrap();

@@ -108,6 +108,30 @@ fn a_code_makes_one_member_who_comes_back_from_anywhere() {
 }
 
 #[test]
+fn no_two_people_have_codes_with_the_same_number() {
+    let now = epoch();
+    let mut first = sharer(now);
+    let kept: Vec<Member> = [1, 2, 3]
+        .map(|_| first.invite(now + HOUR))
+        .iter()
+        .map(|id| first.members[id].member.clone())
+        .collect();
+    let mut again = sharer(now);
+    let new = again.invite(now + HOUR);
+    kept.iter().skip(1).for_each(|member| again.restore(member.clone()));
+    let newer = again.invite(now + HOUR);
+    let mut numbers: Vec<u16> = again.members().map(|it| it.code.as_ref().unwrap().number()).collect();
+    numbers.sort();
+    assert_eq!(numbers, [1, 2, 3, 4]);
+    for member in &kept[1..] {
+        assert_eq!(code(&again, member.id), *member.code.as_ref().unwrap(), "it was read to somebody");
+    }
+    again.restore(kept[0].clone());
+    assert_eq!([new, newer].map(|id| code(&again, id).number()), [1, 4]);
+    assert_eq!(code(&again, kept[0].id).number(), 5, "another one: its number is taken");
+}
+
+#[test]
 fn an_answer_that_is_lost_is_given_again() {
     let now = epoch();
     let mut sharer = sharer(now);

@@ -2,6 +2,7 @@
 //! user reads.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     path::Path,
@@ -30,20 +31,17 @@ pub(super) struct Run {
     pub(super) identity: Identity,
     pub(super) port: u16,
     pub(super) until: Instant,
-    /// In the order in which they were given.
-    pub(super) members: Vec<Member>,
+    /// By the names of the persons.
+    pub(super) members: BTreeMap<String, Member>,
 }
 
 impl Kept {
-    /// Opens what belongs to a directory that is shared with these persons.
+    /// Opens what belongs to a directory, whomever it is shared with.
     ///
     /// # Errors
     /// `WouldBlock`, if another process has it.
-    pub(super) fn open(directory: &Path, to: &[String]) -> io::Result<Self> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(directory.as_os_str().as_encoded_bytes());
-        to.iter().for_each(|to| _ = hasher.update(&[0]).update(to.as_bytes()));
-        let name = hasher.finalize().to_hex()[..32].to_owned();
+    pub(super) fn open(directory: &Path) -> io::Result<Self> {
+        let name = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex()[..32].to_owned();
         let place = Own::directory("XDG_STATE_HOME", ".local/state", "shared");
         let place = place.ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
         let directory = place.open()?;
@@ -58,7 +56,9 @@ impl Kept {
         let until = UNIX_EPOCH.checked_add(Duration::from_secs(value["until"].as_u64()?))?;
         let until = now.checked_add(until.duration_since(SystemTime::now()).ok()?)?;
         let identity = Identity::from_bytes(&bytes_of(&value["identity"])?);
-        let members = value["members"].as_array()?.iter().map(|member| read_member(member, until));
+        let members = value["members"].as_array()?.iter().map(|member| {
+            Some((String::from_utf8(unhex(member["name"].as_str()?)?).ok()?, read_member(member, until)?))
+        });
         let port = u16::try_from(value["port"].as_u64()?).ok()?;
         Some(Run { identity, port, until, members: members.collect::<Option<_>>()? })
     }
@@ -84,8 +84,9 @@ impl Kept {
     }
 }
 
-fn write_member(member: &Member) -> Value {
+fn write_member((name, member): (&String, &Member)) -> Value {
     json!({
+        "name": hex(name.as_bytes()),
         "id": hex(&member.id.0),
         "code": member.code.as_ref().map(ToString::to_string),
         "key": member.key.map(|key| hex(&key.0)),
