@@ -129,7 +129,7 @@ impl Share {
 
     /// Ends what a member may; false, if there is none.
     pub fn stop(&self, id: MemberId) -> bool {
-        let was_there = self.inner.sharer().end(id);
+        let was_there = self.inner.sharer().end(id, clock());
         self.inner.bell.notify_one();
         was_there
     }
@@ -163,7 +163,7 @@ impl Share {
         let ids: Vec<_> = self.members().into_iter().map(|member| member.id).collect();
         let goodbyes: Vec<Transmit> = {
             let mut sharer = self.inner.sharer();
-            ids.into_iter().for_each(|id| _ = sharer.end(id));
+            ids.into_iter().for_each(|id| _ = sharer.end(id, clock()));
             std::iter::from_fn(|| sharer.poll_transmit()).collect()
         };
         for _ in 0..GOODBYES {

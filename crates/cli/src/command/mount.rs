@@ -303,6 +303,7 @@ fn words(server: &Remote, event: Event) -> String {
                 "{server}: another server is at this address; what is held is served, and it is not asked"
             )
         }
+        Event::Ended(why) => format!("{server}: {}; nothing of it is shown any more", io_text(&why)),
         Event::Unlisted(path, failure) => {
             let path = cut(&escape(&path), UNUSABLE);
             format!("{server}: the directory \"{path}\" cannot be listed: {failure}")

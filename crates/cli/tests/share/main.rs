@@ -2,6 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/mounted.rs"]
+mod mounted;
+mod mounts;
 
 use std::{
     fs,
