@@ -1,10 +1,12 @@
-//! Shares that are used here: `CODE@HOST:PORT` in the place of a server's name.
+//! Shares that are used here: `CODE@HOST:PORT` in the place of a server's name, or `@HOST:PORT` with the code elsewhere, so that no other user
+//! of this machine reads it in the list of processes.
 //!
 //! A code makes one member. What leads that member back to the share is kept where only this user reads, for the next command with the
 //! same code.
 
 use std::{
     collections::BTreeMap,
+    io::{self, BufRead, IsTerminal, Read},
     net::{SocketAddr, ToSocketAddrs},
     sync::{Mutex, PoisonError},
 };
@@ -14,8 +16,15 @@ use nfs_share::{Code, Greeting, Membership, ShareChannel};
 use crate::{
     error::{Error, Result},
     local::{Own, read_private},
+    text::escape,
     units::parse_listen,
 };
+
+/// The variable with the code of `@HOST:PORT`.
+pub(crate) const VARIABLE: &str = "NFSW_CODE";
+
+/// Bytes of a line with a code, at most.
+const LONGEST_LINE: u64 = 256;
 
 /// The port of shares, unless it is said.
 pub(crate) const PORT: u16 = 7049;
@@ -33,14 +42,36 @@ pub(crate) fn channel(host: &str) -> Result<Option<(String, ShareChannel)>> {
     if let Some(known) = channels.get(host) {
         return Ok(Some((place.to_owned(), known.clone())));
     }
-    let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
     let address = address(place)?;
+    let code = if code.is_empty() { secret(place)? } else { code.to_owned() };
+    let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
     let file = file_name(&code);
     let greeting = kept(&file).map_or(Greeting::Code(code), Greeting::Known);
     let channel =
         ShareChannel::new(address, greeting, &label(), move |joined| keep(&file, &joined.membership));
     channels.insert(host.to_owned(), channel.clone());
     Ok(Some((place.to_owned(), channel)))
+}
+
+/// Returns the code that was not typed with the address: from the environment, or else the next line of standard input.
+///
+/// # Errors
+/// A usage error, if there is none.
+pub(crate) fn secret(place: &str) -> Result<String> {
+    if let Some(code) = std::env::var(VARIABLE).ok().filter(|code| !code.is_empty()) {
+        return Ok(code.trim().to_owned());
+    }
+    let (mut line, input) = (String::new(), io::stdin().lock());
+    if input.is_terminal() {
+        eprint!("code for {}: ", escape(place.as_bytes()));
+    }
+    let _ = input.take(LONGEST_LINE).read_line(&mut line);
+    match line.trim() {
+        "" => Err(Error::usage(format!(
+            "@{place}: there is no code: {VARIABLE} is not set, and standard input has no line"
+        ))),
+        code => Ok(code.to_owned()),
+    }
 }
 
 /// Reads `HOST:PORT`, or `HOST` with the port that shares have.

@@ -93,7 +93,7 @@ fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<O
         Via::Fuse => MountPoint::prepare(arguments.directory())?.path,
         Via::Nfs => via_nfs::name(arguments)?,
     };
-    let Ready { said, pid, log } = match background::start(&point)? {
+    let Ready { said, pid, log } = match background::start(&point, arguments.target())? {
         Started::Failed(code) => return Ok(Some(code)),
         Started::Ready(ready) => ready,
     };

@@ -8,7 +8,7 @@ mod mounts;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Mutex},
@@ -105,6 +105,15 @@ impl Receiver {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs it with a line on its standard input.
+    fn told(&self, line: &str, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        process.stdin.take().unwrap().write_all(line.as_bytes()).unwrap();
+        process.wait_with_output().unwrap()
+    }
+
     fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
@@ -152,6 +161,29 @@ fn two_people_at_lunch_read_what_each_was_given() {
     assert_eq!(shared.signal(Signal::INT), 130);
     assert!(shared.said().contains("sophia read "), "{}", shared.said());
     assert_eq!(fs::read_dir(state.path().join("nfsw/shared")).unwrap().count(), 0, "nothing is kept of it");
+}
+
+#[test]
+fn a_code_that_is_not_typed_is_in_the_environment_or_on_standard_input() {
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    let shared = Shared::start(photos.path(), state.path(), &[]);
+    let place = shared.place("");
+    let (code, address) = place.split_once('@').unwrap();
+    let place = format!("@{address}:/trip");
+    let none = receiver.fails(2, &["ls", &place]);
+    assert!(none.contains("NFSW_CODE is not set, and standard input has no line"), "{none}");
+    let wrong = receiver.told("7-velvit-cactus\n", &["ls", &place]);
+    assert!(stderr(&wrong).contains("did you mean velvet?"), "{}", stderr(&wrong));
+    let listed = receiver.told(&format!("{code}\nsomething else\n"), &["ls", &place]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "file\n", "{}", stderr(&listed));
+    let mut copy = receiver.command(&["cp", "-r", &place, "got"]);
+    let copied = copy.env("NFSW_CODE", code).output().unwrap();
+    assert!(copied.status.success(), "{}", stderr(&copied));
+    assert_same_tree(&photos.path().join("trip"), &receiver.0.path().join("got"), false);
+    // It is in none of the messages either.
+    let missing = receiver.told(code, &["cp", &format!("@{address}:/none"), "."]);
+    assert_eq!(missing.status.code(), Some(4));
+    assert!(!stderr(&missing).contains(code), "{}", stderr(&missing));
 }
 
 #[test]
