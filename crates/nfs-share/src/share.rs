@@ -120,6 +120,11 @@ impl Share {
         self.open(id, files);
     }
 
+    /// Lets a member read other files from now on.
+    pub fn serve(&self, id: MemberId, files: impl Vfs + 'static) {
+        self.open(id, files);
+    }
+
     /// Lets a member read until another time; false, if there is none.
     pub fn extend(&self, id: MemberId, until: Instant) -> bool {
         let is_extended = self.inner.sharer().extend(id, until, clock());

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
 #[path = "../common/mounted.rs"]
 mod mounted;
 mod mounts;
@@ -30,7 +31,7 @@ impl Shared {
     fn start(directory: &Path, state: &Path, options: &[&str]) -> Self {
         let mut command = command(["share"]);
         command.arg(directory).args(["--listen", "127.0.0.1:0"]).args(options);
-        let mut process = command.env("XDG_STATE_HOME", state).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command.envs(at(state)).stdout(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (output, saying) = (BufReader::new(process.stdout.take().unwrap()), Arc::clone(&said));
         thread::spawn(move || {
@@ -78,6 +79,11 @@ impl Drop for Shared {
     }
 }
 
+/// What makes a process one of a machine that keeps everything in this directory.
+fn at(state: &Path) -> [(&'static str, &Path); 2] {
+    [("XDG_STATE_HOME", state), ("XDG_RUNTIME_DIR", state)]
+}
+
 /// A receiver's machine: what it keeps.
 struct Receiver(tempfile::TempDir);
 
@@ -88,10 +94,7 @@ impl Receiver {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
-        command
-            .env("XDG_RUNTIME_DIR", self.0.path())
-            .env("XDG_STATE_HOME", self.0.path())
-            .current_dir(self.0.path());
+        command.envs(at(self.0.path())).current_dir(self.0.path());
         command
     }
 
@@ -261,7 +264,7 @@ fn a_killed_share_knows_people_by_their_names_and_lets_in_who_is_named() {
     assert!(refused.contains("ask for a new code"), "{refused}");
     // A directory is shared once.
     let mut other = command(["share"]);
-    other.arg(photos.path()).args(["--to", "eve"]).env("XDG_STATE_HOME", state.path());
+    other.arg(photos.path()).args(["--to", "eve"]).envs(at(state.path()));
     let other = other.output().unwrap();
     assert_eq!(other.status.code(), Some(7));
     assert!(stderr(&other).contains("is shared already"), "{}", stderr(&other));

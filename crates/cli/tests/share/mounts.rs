@@ -10,7 +10,7 @@ use std::{
 use rustix::{io::Errno, process::Signal};
 
 use crate::{
-    Receiver, Shared,
+    Receiver, Shared, at,
     common::{needs_root, until},
     mounted::Mount,
     photos,
@@ -20,17 +20,16 @@ use crate::{
 const PROMPT: Duration = Duration::from_secs(2);
 
 /// A mount of a share, a file of which a program has open and has read.
-struct Used {
+pub(crate) struct Used {
     mount: Mount,
     open: File,
 }
 
 impl Used {
-    fn of(receiver: &Receiver, place: &str) -> Self {
+    pub(crate) fn of(receiver: &Receiver, place: &str) -> Self {
         needs_root("mounts");
         let place = format!("{place}:/");
-        let own = receiver.0.path();
-        let mount = Mount::with(&place, &[], &[("XDG_RUNTIME_DIR", own), ("XDG_STATE_HOME", own)]);
+        let mount = Mount::with(&place, &[], &at(receiver.0.path()));
         let open = File::open(mount.path("trip/file")).unwrap();
         let used = Self { mount, open };
         assert!(used.tries().iter().all(|(_, result)| result.is_ok()), "{:?}", used.tries());
@@ -38,7 +37,7 @@ impl Used {
     }
 
     /// What programs try.
-    fn tries(&self) -> Vec<(&'static str, io::Result<()>)> {
+    pub(crate) fn tries(&self) -> Vec<(&'static str, io::Result<()>)> {
         let (mut byte, path) = ([0], self.mount.path("trip/file"));
         vec![
             ("open", File::open(&path).map(drop)),
@@ -53,7 +52,7 @@ impl Used {
     }
 
     /// Expects that everything fails with ESTALE from now on.
-    fn is_over(&self) {
+    pub(crate) fn is_over(&self) {
         let begun = Instant::now();
         let stale = Some(Errno::STALE.raw_os_error());
         let is_stale =
@@ -79,14 +78,14 @@ fn a_mount_ends_with_the_share() {
 #[test]
 fn a_mount_ends_at_the_time_that_the_share_had() {
     let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
-    let mut shared = Shared::start(photos.path(), state.path(), &["--for", "5s"]);
+    let mut shared = Shared::start(photos.path(), state.path(), &["--for", "15s"]);
+    let end = Instant::now() + Duration::from_secs(15);
     let mut used = Used::of(&receiver, &shared.place(""));
     // It says nothing any more; the receiver has a clock, too.
-    let (begun, rest) = (Instant::now(), Duration::from_secs(5));
     shared.signal(Signal::KILL);
     let tries = used.tries();
     assert!(tries.iter().all(|(_, result)| result.is_ok()), "what is held is shown in an outage: {tries:?}");
-    std::thread::sleep(rest.saturating_sub(begun.elapsed()));
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
     used.is_over();
     assert_eq!(used.mount.end(Signal::TERM), Some(0));
 }
