@@ -32,6 +32,9 @@ pub(crate) const PORT: u16 = 7049;
 /// Channels of this process, by the name of the share: all connections to a share are of one member.
 static CHANNELS: Mutex<BTreeMap<String, ShareChannel>> = Mutex::new(BTreeMap::new());
 
+/// Codes that were read from standard input, by address: each is asked for once.
+static CODES: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
 /// Returns the address of a share as messages name it, and the channel to it; `None` for the name of a server.
 ///
 /// # Errors
@@ -61,11 +64,15 @@ pub(crate) fn secret(place: &str) -> Result<String> {
     if let Some(code) = std::env::var(VARIABLE).ok().filter(|code| !code.is_empty()) {
         return Ok(code.trim().to_owned());
     }
-    let (mut line, input) = (String::new(), io::stdin().lock());
-    if input.is_terminal() {
-        eprint!("code for {}: ", escape(place.as_bytes()));
-    }
-    let _ = input.take(LONGEST_LINE).read_line(&mut line);
+    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let line = codes.entry(place.to_owned()).or_insert_with(|| {
+        let (mut line, input) = (String::new(), io::stdin().lock());
+        if input.is_terminal() {
+            eprint!("code for {}: ", escape(place.as_bytes()));
+        }
+        let _ = input.take(LONGEST_LINE).read_line(&mut line);
+        line
+    });
     match line.trim() {
         "" => Err(Error::usage(format!(
             "@{place}: there is no code: {VARIABLE} is not set, and standard input has no line"
@@ -86,6 +93,19 @@ fn address(place: &str) -> Result<SocketAddr> {
     };
     let mut found = (host, port).to_socket_addrs().map_err(|error| wrong(&error))?;
     found.next().ok_or_else(|| wrong(&"the name has no address"))
+}
+
+/// Gets into a share, and returns what it has said of itself.
+///
+/// # Errors
+/// A usage error, if there is no such share; why it lets nobody in.
+#[cfg(mount)]
+pub(crate) async fn meet(host: &str) -> anyhow::Result<nfs_share::Met> {
+    use nfs_wireless_client::{Channel, Error as ClientError};
+    let found = channel(host)?.map(|(_, channel)| channel);
+    let channel = found.ok_or_else(|| Error::usage(format!("{host} is no share")))?;
+    channel.open().await.map_err(|error| ClientError::Channel(std::sync::Arc::new(error)))?;
+    Ok(channel.met().expect("a channel that is open was joined"))
 }
 
 /// Returns what a sharer sees of who comes.

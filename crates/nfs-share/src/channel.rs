@@ -17,6 +17,7 @@ use crate::{
     code::Code,
     datagram::{Refusal, is_lost},
     join::{Join, Joined, Membership},
+    noise::PublicKey,
     session::{Control, OVERHEAD_BYTES, Opened, Session},
 };
 
@@ -52,9 +53,19 @@ struct Inner {
     joined: Box<dyn Fn(&Joined) + Send + Sync>,
 }
 
+/// What a share has said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// What it is called: text of a stranger.
+    pub title: String,
+    /// Its key, which nobody else has.
+    pub sharer: PublicKey,
+}
+
 struct State {
     greeting: Greeting,
     session: Option<Arc<Session>>,
+    met: Option<Met>,
     until: Option<Instant>,
     end: Option<Arc<io::Error>>,
     /// A session is being asked for in place of one that was lost.
@@ -76,7 +87,7 @@ impl ShareChannel {
         label: &str,
         joined: impl Fn(&Joined) + Send + Sync + 'static,
     ) -> Self {
-        let state = State { greeting, session: None, until: None, end: None, is_returning: false };
+        let state = State { greeting, session: None, met: None, until: None, end: None, is_returning: false };
         Self(Arc::new(Inner {
             address,
             label: label.to_owned(),
@@ -85,6 +96,11 @@ impl ShareChannel {
             state: Mutex::new(state),
             joined: Box::new(joined),
         }))
+    }
+
+    /// Returns what the share has said of itself, once the channel was open.
+    pub fn met(&self) -> Option<Met> {
+        self.0.state().met.clone()
     }
 
     /// Asks for a session in place of one that was lost, unless that is done already.
@@ -147,6 +163,7 @@ impl Inner {
         let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
         (self.joined)(&joined);
         let mut state = self.state();
+        state.met = Some(Met { title: joined.title, sharer: joined.membership.sharer });
         state.greeting = Greeting::Known(joined.membership);
         state.until = clock().checked_add(joined.remaining);
         state.session = Some(Arc::new(joined.session));

@@ -11,7 +11,7 @@ use rustix::{io::Errno, process::Signal};
 
 use crate::{
     Receiver, Shared, at,
-    common::{needs_root, until},
+    common::{needs_root, stderr, until},
     mounted::Mount,
     photos,
 };
@@ -63,6 +63,50 @@ impl Used {
         let tries = self.tries();
         assert!(tries.iter().all(|(_, result)| is_stale(result)), "{tries:?}");
     }
+}
+
+#[test]
+fn two_people_see_a_share_at_the_same_path() {
+    needs_root("mounts");
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    let options = ["--name", "the trip", "--to", "sophia", "--to", "boss"];
+    let shared = Shared::start(photos.path(), state.path(), &options);
+    let mut seen = Vec::new();
+    for (name, background) in [(" for sophia", true), (" for boss", false)] {
+        let receiver = Receiver::new();
+        let home = receiver.0.path();
+        let mount = |options: &[&str]| {
+            let mut command = receiver.command(&["mount"]);
+            command.args(options).arg(format!("{}:/", shared.place(name))).env("HOME", home);
+            command.env("XDG_CACHE_HOME", home.join("cache"));
+            command
+        };
+        let made = || {
+            fs::read_dir(home.join("nfsw"))
+                .ok()?
+                .map(|it| it.unwrap().path())
+                .find(|it| it.join("trip").exists())
+        };
+        let foreground = if background {
+            let output = mount(&["--background"]).output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            None
+        } else {
+            Some(mount(&[]).spawn().unwrap())
+        };
+        until("it is mounted", || made().is_some());
+        let path = made().unwrap();
+        assert!(path.join("trip/file").exists());
+        seen.push(path.strip_prefix(home).unwrap().to_owned());
+        receiver.ok(&["umount", path.to_str().unwrap()]);
+        until("what was made for it is gone", || !path.exists());
+        if let Some(mut process) = foreground {
+            assert!(process.wait().unwrap().success());
+        }
+    }
+    let name = seen[0].file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("the_trip-") && name.len() == "the_trip-".len() + 4, "{name}");
+    assert_eq!(seen[0], seen[1]);
 }
 
 #[test]
