@@ -25,6 +25,7 @@ mod schema;
 mod served;
 mod shares;
 mod signals;
+mod sockets;
 mod summary;
 #[cfg(linux)]
 mod supervise;

@@ -32,6 +32,8 @@ pub enum Event {
     Connected,
     /// Where the server was is another one, which is not asked for anything.
     AnotherServer,
+    /// [`Cache::end`](crate::Cache::end): nothing is shown any more. Comes before operations fail for it.
+    Ended,
     /// The server's listing of a directory makes no sense; whoever asked for it gets this failure.
     Unlisted {
         /// Where the directory is below the one that the cache shows.

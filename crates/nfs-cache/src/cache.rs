@@ -28,7 +28,7 @@ use crate::{
     data::Held,
     directory::Name,
     ids::{CallId, NodeId, OpenId, OperationId},
-    object::{Entry, Identity, State},
+    object::{Entry, Identity, Object, State},
     path::PathEstimate,
     reachability::{Link, Reachability},
     store::Store,
@@ -40,7 +40,7 @@ use crate::{
 /// - Commands: [`lookup`](Self::lookup), [`attributes`](Self::attributes), [`list`](Self::list), [`read_link`](Self::read_link),
 ///   [`open`](Self::open) and [`read`](Self::read) begin operations; [`release`](Self::release), [`reference`](Self::reference),
 ///   [`found`](Self::found), [`forget`](Self::forget) and [`pin`](Self::pin) say what a front still needs; [`keep`](Self::keep) gives a lasting store what
-///   it is to have; [`path_changed`](Self::path_changed) is a hint from below.
+///   it is to have; [`path_changed`](Self::path_changed) is a hint from below; after [`end`](Self::end) nothing is shown any more.
 /// - Input: [`handle_reply`](Self::handle_reply), [`handle_timeout`](Self::handle_timeout).
 /// - Output, in this order after every command or input: [`poll_cancel`](Self::poll_cancel), [`poll_transmit`](Self::poll_transmit),
 ///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
@@ -327,6 +327,21 @@ impl<S: Store> Cache<S> {
         self.ensure_probe();
     }
 
+    /// Records that the server will never answer again, and that nothing it has shown is to be seen any more: all operations, those
+    /// that wait and those to come, fail with [`Failure::Stale`].
+    pub fn end(&mut self, now: Instant) {
+        self.advance(now);
+        self.set_link(Link::Ended);
+        self.withdraw_calls();
+        self.step_all();
+    }
+
+    /// Returns the nodes that a front knows: those that it was told of and has not forgotten, and those of open files.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        let known = |object: &Object| object.references > 0 || object.open > 0;
+        self.tree.objects.by_node.iter().filter(move |(_, object)| known(object)).map(|(&node, _)| node)
+    }
+
     /// Takes in what became of a call.
     pub fn handle_reply(&mut self, now: Instant, call: CallId, outcome: Outcome) {
         self.advance(now);
@@ -393,7 +408,7 @@ impl<S: Store> Cache<S> {
 
     /// Returns how what is known of a node relates to the server.
     pub fn state(&self, now: Instant, node: NodeId) -> Option<State> {
-        let object = self.tree.objects.get(node)?;
+        let object = self.tree.objects.get(node).filter(|_| self.server.link() != Link::Ended)?;
         let held = object.held();
         let size_bytes = object.known.metadata.size;
         let held_bytes = held.map_or(0, Held::bytes);
@@ -506,6 +521,7 @@ impl<S: Store> Cache<S> {
             Link::Down | Link::Unidentified { silent: true } => Some(Event::Disconnected),
             Link::Unidentified { silent: false } => None,
             Link::Another => Some(Event::AnotherServer),
+            Link::Ended => Some(Event::Ended),
         });
     }
 

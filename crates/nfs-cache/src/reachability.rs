@@ -39,6 +39,8 @@ pub(crate) enum Link {
     },
     /// Another server is there.
     Another,
+    /// It will never answer again, and nothing that it has shown is to be seen any more.
+    Ended,
 }
 
 /// What calls and replies, and the time between them, show of the server.
@@ -80,9 +82,9 @@ impl Reachability {
         }
     }
 
-    /// Sets the state; returns whether it is another one.
+    /// Sets the state; returns whether it is another one. Nothing follows the end.
     pub(crate) fn set_link(&mut self, link: Link) -> bool {
-        std::mem::replace(&mut self.link, link) != link
+        self.link != Link::Ended && std::mem::replace(&mut self.link, link) != link
     }
 
     /// A front has begun an operation.
@@ -178,7 +180,7 @@ impl Reachability {
         match self.link {
             Link::Up => Link::Down,
             Link::Unidentified { .. } => Link::Unidentified { silent: true },
-            Link::Down | Link::Another => self.link,
+            Link::Down | Link::Another | Link::Ended => self.link,
         }
     }
 
@@ -228,12 +230,14 @@ mod tests {
             (Link::Unidentified { silent: false }, true, false, Link::Unidentified { silent: true }),
             (Link::Unidentified { silent: true }, false, false, Link::Unidentified { silent: true }),
             (Link::Another, false, false, Link::Another),
+            (Link::Ended, false, false, Link::Ended),
         ] {
             server.set_link(link);
             assert!(!server.set_link(link), "it is the same");
             let shown = (server.may_answer(), server.may_send(), server.silent());
             assert_eq!(shown, (may_answer, may_send, silent), "{link:?}");
         }
+        assert!(!server.set_link(Link::Up) && server.link() == Link::Ended);
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Remote {
         Ok(Self::on(host, path, options))
     }
 
-    /// A path in a share, whose host is `CODE@HOST:PORT`.
+    /// A path in a share, whose host is `CODE@HOST:PORT` or `@HOST:PORT`.
     fn in_share(share: &[u8], path: &[u8]) -> Result<Self, String> {
         let share = str::from_utf8(share).map_err(|_| "the host name is not UTF-8".to_owned())?;
         Ok(Self::on(share, path, UrlOptions::default()))
@@ -390,15 +390,18 @@ fn split_host(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     (colon > 0 && argument[colon] == b':').then(|| (&argument[..colon], &argument[colon + 1..]))
 }
 
-/// Splits `CODE@HOST:PORT:/PATH`.
+/// Splits `CODE@HOST:PORT:/PATH`, or the same without the code.
 fn split_share(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = argument.windows(2).position(|pair| pair == b":/")?;
     is_share(&argument[..end]).then(|| (&argument[..end], &argument[end + 1..]))
 }
 
-/// Whether the name of a server is `CODE@HOST:PORT`, where a code is a number and two words.
+/// Whether the name of a server is `CODE@HOST:PORT`, where a code is a number and two words, or `@HOST:PORT`, whose code is not said here.
 fn is_share(host: &[u8]) -> bool {
     let Some(at) = host.iter().position(|&byte| byte == b'@') else { return false };
+    if at == 0 {
+        return host.len() > 1;
+    }
     let mut parts = host[..at].split(|&byte| byte == b'-');
     let is_number = parts.next().is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit));
     let is_word = |part: Option<&[u8]>| {

@@ -17,7 +17,7 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use nfs_cache::{CallId, Outcome, Transmit};
-use nfs_wireless_client::{Client, Error, NfsStatus, Procedure};
+use nfs_wireless_client::{Client, Error};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::{
@@ -75,7 +75,11 @@ pub(crate) async fn drive(
     let (mut has_begun, mut beginning) = (false, pin!(sleep(SPACE_AFTER)));
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ended = None;
     loop {
+        if let Some(client) = server.get().filter(|_| ended.is_none()) {
+            ended = Some(client.channel_ended().boxed());
+        }
         let Next { due, is_waited_for, has_events } = driver.step(&mut view.lock(), server.get(), has_begun);
         if has_events {
             told();
@@ -92,6 +96,12 @@ pub(crate) async fn drive(
                 None => pending().await,
             }
         };
+        let end_told = async {
+            match &mut ended {
+                Some(ended) => ended.await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
             // Before all else: it is due seldom, and others may be ready all the time.
@@ -103,6 +113,10 @@ pub(crate) async fn drive(
                     driver.handles.remove(&call);
                     view.lock().cache.handle_reply(std::time::Instant::now(), call, outcome);
                 }
+            }
+            end = end_told => {
+                ended = Some(pending().boxed());
+                view.end(end);
             }
             told = space_told => {
                 view.lock().space.answer(told);
@@ -147,7 +161,7 @@ impl Driver {
     fn call(&mut self, Transmit { call, procedure, arguments }: Transmit, client: Option<Client>) {
         let made = async move {
             let Some(client) = client else { return (call, Outcome::NotAsked) };
-            (call, outcome(procedure, client.call_across(procedure, arguments).await))
+            (call, outcome(client.call_across(procedure, arguments).await))
         };
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(call, handle);
@@ -156,28 +170,15 @@ impl Driver {
 }
 
 /// Returns what became of a call. Only the server's own word says anything about files.
-fn outcome(procedure: Procedure, result: Result<Bytes, Error>) -> Outcome {
+fn outcome(result: Result<Bytes, Error>) -> Outcome {
     match result {
         Ok(results) => Outcome::Results(results),
-        // What was shared is not any more: the end of the share is the last word about its files.
-        Err(Error::Channel(end)) if end.kind() == std::io::ErrorKind::StaleNetworkFileHandle => {
-            Outcome::Results(stale(procedure))
-        }
         Err(Error::Rejected { rejection, .. }) => Outcome::Rejected(rejection),
         Err(error) => {
             tracing::debug!(%error, "the server could not be asked");
             Outcome::NotAsked
         }
     }
-}
-
-/// Returns results that say that a file is gone. All have room for its attributes but those of GETATTR (RFC 1813 §3.3.1).
-fn stale(procedure: Procedure) -> Bytes {
-    let mut results = NfsStatus::STALE.code().to_be_bytes().to_vec();
-    if procedure != Procedure::Getattr {
-        results.extend_from_slice(&[0; 4]);
-    }
-    results.into()
 }
 
 /// Asks for the space of the file system; nobody knows while the server is silent.

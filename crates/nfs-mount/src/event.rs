@@ -15,6 +15,8 @@ pub enum Event {
     Connected,
     /// Another server responds at its address. It is not asked for anything.
     AnotherServer,
+    /// What was shared is not any more: from now on nothing is shown of it.
+    Ended(Arc<io::Error>),
     /// A directory on the server has a name that no program can use. It is left out, and told once.
     UnusableName(Arc<[u8]>),
     /// A directory, by its path below the mounted one, cannot be listed; and why.

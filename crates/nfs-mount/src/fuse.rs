@@ -41,6 +41,7 @@ pub fn mount(mount: &Mount, point: &MountPoint) -> Result<Mounted> {
         Ok(Mounted { attached, session })
     };
     let mounted = begin().map_err(|error| refused(&point.path, &error))?;
+    mount.view().attach(mounted.session.notifier().clone());
     mount.make_thumbnails(&point.path);
     Ok(mounted)
 }

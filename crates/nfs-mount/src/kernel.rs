@@ -6,12 +6,14 @@
 
 pub(crate) mod device;
 mod interrupt;
+mod notify;
 mod reply;
 mod request;
 mod session;
 
 pub(crate) use self::{
     interrupt::is_interrupted,
+    notify::Notifier,
     reply::{Answer, Attributes, Complete, Entry, FileNumber, Listing, Name, Space, UNKNOWN_NUMBER, is_name},
     request::{Operation, Request},
     session::Session,

@@ -8,12 +8,14 @@ mod opens;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use nfs_cache::{Cache, Event as CacheEvent, Failure, NodeId, OpenId, OperationId, Stats, Wanted};
+use rustix::io::Errno;
 use tokio::sync::{Notify, oneshot};
 
 pub(super) use self::{
@@ -23,7 +25,7 @@ pub(super) use self::{
 use self::{listings::OpenDirectory, names::OtherNames, opens::Retries};
 use crate::{
     event::Event,
-    kernel::Space,
+    kernel::{Notifier, Space},
     store::Holder,
     thumbnails::{Head, Thumbnails},
 };
@@ -40,6 +42,8 @@ pub enum Link {
     Down,
     /// Another server is at its address.
     AnotherServer,
+    /// What was shared is not any more.
+    Ended,
 }
 
 impl Link {
@@ -49,6 +53,7 @@ impl Link {
             Self::Up => "up",
             Self::Down => "down",
             Self::AnotherServer => "another server",
+            Self::Ended => "ended",
         }
     }
 }
@@ -103,6 +108,7 @@ pub(super) struct Inner {
     open_files: u64,
     used_at: Instant,
     thumbnails: Option<Thumbnails>,
+    kernel: Option<Notifier>,
 }
 
 /// A request without an answer yet.
@@ -146,6 +152,7 @@ impl View {
             open_files: 0,
             used_at: Instant::now(),
             thumbnails: None,
+            kernel: None,
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
@@ -181,6 +188,27 @@ impl View {
     pub(crate) fn path_changed(&self) {
         self.lock().cache.path_changed(Instant::now());
         self.bell.notify_one();
+    }
+
+    /// Says whom to tell what the kernel shall forget.
+    pub(crate) fn attach(&self, kernel: Notifier) {
+        self.lock().kernel = Some(kernel);
+    }
+
+    /// Shows nothing any more: whoever waits and whoever asks later gets ESTALE, also for what the kernel has kept.
+    pub(crate) fn end(&self, why: Arc<io::Error>) {
+        let mut inner = self.lock();
+        if inner.link.0 == Link::Ended {
+            return;
+        }
+        inner.cache.end(Instant::now());
+        inner.answer();
+        inner.tell(Event::Ended(why), Link::Ended);
+        let Some(kernel) = inner.kernel.clone() else { return };
+        let known: Vec<_> = inner.cache.nodes().flat_map(|node| inner.nodes_of(node)).collect();
+        drop(inner);
+        // The kernel may wait for the answer to a read of such a page.
+        std::thread::spawn(move || known.into_iter().for_each(|node| kernel.forget(node)));
     }
 
     /// Writes what is held, and not on the disk yet, for later mounts.
@@ -310,6 +338,7 @@ impl View {
         let mut inner = self.lock();
         inner.used_at = Instant::now();
         match inner.space.last {
+            _ if inner.link.0 == Link::Ended => reply.fail(Errno::STALE),
             Some(last) if inner.link.0 != Link::Up => reply.space(Some(last)),
             _ => inner.space.waiting.push(Waiting { asker, reply }),
         }

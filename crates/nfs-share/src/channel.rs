@@ -1,7 +1,9 @@
 //! The receiver's end on UDP sockets: a channel for clients. The only file of it that knows sockets and the clock.
 
 use std::{
-    fmt, io,
+    fmt,
+    future::pending,
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,17 +11,18 @@ use std::{
 };
 
 use nfs_wireless_client::Channel;
-use tokio::net::UdpSocket;
+use tokio::{net::UdpSocket, sync::Notify};
 
 use crate::{
     code::Code,
     datagram::{Refusal, is_lost},
     join::{Join, Joined, Membership},
+    noise::PublicKey,
     session::{Control, OVERHEAD_BYTES, Opened, Session},
 };
 
-/// How long after its end a share may still say that it was extended.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long after its end a share may still say that it was extended: what is on the way arrives within that, or is said again.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// How long a lost session is asked for again before the next datagram is a reason to do so once more.
 const RETURN_TIME: Duration = Duration::from_secs(10);
@@ -44,13 +47,25 @@ struct Inner {
     label: String,
     /// One at a time joins.
     joining: tokio::sync::Mutex<()>,
+    /// Rings when the end has come, or its time is another one.
+    bell: Notify,
     state: Mutex<State>,
     joined: Box<dyn Fn(&Joined) + Send + Sync>,
+}
+
+/// What a share has said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// What it is called: text of a stranger.
+    pub title: String,
+    /// Its key, which nobody else has.
+    pub sharer: PublicKey,
 }
 
 struct State {
     greeting: Greeting,
     session: Option<Arc<Session>>,
+    met: Option<Met>,
     until: Option<Instant>,
     end: Option<Arc<io::Error>>,
     /// A session is being asked for in place of one that was lost.
@@ -72,14 +87,20 @@ impl ShareChannel {
         label: &str,
         joined: impl Fn(&Joined) + Send + Sync + 'static,
     ) -> Self {
-        let state = State { greeting, session: None, until: None, end: None, is_returning: false };
+        let state = State { greeting, session: None, met: None, until: None, end: None, is_returning: false };
         Self(Arc::new(Inner {
             address,
             label: label.to_owned(),
             joining: tokio::sync::Mutex::default(),
+            bell: Notify::new(),
             state: Mutex::new(state),
             joined: Box::new(joined),
         }))
+    }
+
+    /// Returns what the share has said of itself, once the channel was open.
+    pub fn met(&self) -> Option<Met> {
+        self.0.state().met.clone()
     }
 
     /// Asks for a session in place of one that was lost, unless that is done already.
@@ -142,10 +163,18 @@ impl Inner {
         let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
         (self.joined)(&joined);
         let mut state = self.state();
+        state.met = Some(Met { title: joined.title, sharer: joined.membership.sharer });
         state.greeting = Greeting::Known(joined.membership);
         state.until = clock().checked_add(joined.remaining);
         state.session = Some(Arc::new(joined.session));
+        drop(state);
+        self.bell.notify_waiters();
         Ok(())
+    }
+
+    fn note_end(&self, end: io::Error) {
+        self.state().end.get_or_insert_with(|| Arc::new(end));
+        self.bell.notify_waiters();
     }
 
     fn note_refusal(&self, refusal: Refusal) -> io::Error {
@@ -160,7 +189,7 @@ impl Inner {
             ),
             Refusal::Ended => ended(),
         };
-        self.state().end = Some(Arc::new(error()));
+        self.note_end(error());
         error()
     }
 }
@@ -196,9 +225,10 @@ impl Channel for ShareChannel {
         let Some(session) = self.0.state().session.clone() else { return false };
         match session.open(datagram, message) {
             Some(Opened::Message) => return true,
-            Some(Opened::Control(Control::Goodbye)) => self.0.state().end = Some(Arc::new(ended())),
+            Some(Opened::Control(Control::Goodbye)) => self.0.note_end(ended()),
             Some(Opened::Control(Control::Remaining(time))) => {
-                self.0.state().until = clock().checked_add(time)
+                self.0.state().until = clock().checked_add(time);
+                self.0.bell.notify_waiters();
             }
             None if is_lost(datagram, session.id()) => self.return_to_share(),
             None => {}
@@ -208,10 +238,32 @@ impl Channel for ShareChannel {
 
     fn end(&self) -> Option<Arc<io::Error>> {
         let mut state = self.0.state();
-        if state.end.is_none() && state.until.is_some_and(|until| until + GRACE < clock()) {
+        if state.end.is_none() && state.until.is_some_and(|until| until + GRACE <= clock()) {
             state.end = Some(Arc::new(ended()));
         }
         state.end.clone()
+    }
+
+    fn ended(&self) -> Pin<Box<dyn Future<Output = Arc<io::Error>> + Send + '_>> {
+        Box::pin(async {
+            loop {
+                let rung = self.0.bell.notified();
+                if let Some(end) = self.end() {
+                    return end;
+                }
+                let until = self.0.state().until;
+                let is_over = async {
+                    match until {
+                        Some(until) => tokio::time::sleep_until((until + GRACE).into()).await,
+                        None => pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = rung => {}
+                    () = is_over => {}
+                }
+            }
+        })
     }
 }
 

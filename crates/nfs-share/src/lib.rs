@@ -74,7 +74,7 @@ mod share;
 mod sharer;
 
 #[cfg(feature = "receiver")]
-pub use channel::{Greeting, ShareChannel};
+pub use channel::{Greeting, Met, ShareChannel};
 pub use code::{Code, CodeError};
 pub use datagram::Refusal;
 pub use ids::{MemberId, SessionId};

@@ -37,6 +37,14 @@ pub enum Control {
 }
 
 impl Control {
+    /// Returns what says the same so much later.
+    pub(crate) fn after(self, pause: Duration) -> Self {
+        match self {
+            Self::Goodbye => Self::Goodbye,
+            Self::Remaining(time) => Self::Remaining(time.saturating_sub(pause)),
+        }
+    }
+
     fn encode(self) -> Vec<u8> {
         match self {
             Self::Goodbye => vec![1],

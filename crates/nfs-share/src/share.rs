@@ -120,6 +120,11 @@ impl Share {
         self.open(id, files);
     }
 
+    /// Lets a member read other files from now on.
+    pub fn serve(&self, id: MemberId, files: impl Vfs + 'static) {
+        self.open(id, files);
+    }
+
     /// Lets a member read until another time; false, if there is none.
     pub fn extend(&self, id: MemberId, until: Instant) -> bool {
         let is_extended = self.inner.sharer().extend(id, until, clock());
@@ -129,7 +134,7 @@ impl Share {
 
     /// Ends what a member may; false, if there is none.
     pub fn stop(&self, id: MemberId) -> bool {
-        let was_there = self.inner.sharer().end(id);
+        let was_there = self.inner.sharer().end(id, clock());
         self.inner.bell.notify_one();
         was_there
     }
@@ -163,7 +168,7 @@ impl Share {
         let ids: Vec<_> = self.members().into_iter().map(|member| member.id).collect();
         let goodbyes: Vec<Transmit> = {
             let mut sharer = self.inner.sharer();
-            ids.into_iter().for_each(|id| _ = sharer.end(id));
+            ids.into_iter().for_each(|id| _ = sharer.end(id, clock()));
             std::iter::from_fn(|| sharer.poll_transmit()).collect()
         };
         for _ in 0..GOODBYES {

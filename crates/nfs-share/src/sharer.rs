@@ -59,6 +59,15 @@ const MAX_SESSIONS: usize = 8;
 /// Sessions of one member that were not used yet: who repeats recorded datagrams makes such, and can use none.
 const MAX_UNUSED: usize = 2;
 
+/// When what is said about a session is said again, after the first time: a fade takes 100 ms, and nobody answers it.
+const AGAIN: [Duration; 5] = [
+    Duration::from_millis(60),
+    Duration::from_millis(120),
+    Duration::from_millis(240),
+    Duration::from_millis(480),
+    Duration::from_millis(900),
+];
+
 /// How long a cookie is valid, at least.
 const COOKIE_TIME: Duration = Duration::from_secs(30);
 
@@ -106,6 +115,8 @@ pub struct Sharer {
     members: BTreeMap<MemberId, Held>,
     sessions: BTreeMap<SessionId, Live>,
     late: VecDeque<(Instant, Transmit)>,
+    /// What is said again to a member, and when.
+    again: Vec<(Instant, MemberId, Transmit)>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     /// Handshakes in the second since.
@@ -144,6 +155,7 @@ impl Sharer {
             members: BTreeMap::new(),
             sessions: BTreeMap::new(),
             late: VecDeque::new(),
+            again: Vec::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             handshakes: (now, 0),
@@ -155,15 +167,17 @@ impl Sharer {
     pub fn invite(&mut self, until: Instant) -> MemberId {
         let id = MemberId(crate::random());
         let code = Some(self.draw_code());
-        let member = Member { id, until, code, key: None, label: Vec::new(), withdrawn: 0 };
-        self.restore(member);
+        self.restore(Member { id, until, code, key: None, label: Vec::new(), withdrawn: 0 });
         id
     }
 
     /// Takes back a member that an earlier run has had.
-    pub fn restore(&mut self, member: Member) {
-        let used = member.code.as_ref().map_or(0, Code::number);
-        self.next_number = self.next_number.max(used.saturating_add(1));
+    pub fn restore(&mut self, mut member: Member) {
+        // Where somebody was given its number since, the code would be that person's.
+        let is_taken = member.code.as_ref().is_some_and(|code| self.code(code.number()).is_some());
+        if is_taken {
+            member.code = Some(self.draw_code());
+        }
         let held = Held { member, has_ended: false, wrong_guesses: 0, welcome: None };
         self.members.insert(held.member.id, held);
     }
@@ -173,17 +187,17 @@ impl Sharer {
         let Some(held) = self.members.get_mut(&id).filter(|held| !held.has_ended) else { return false };
         held.member.until = until;
         let control = Control::Remaining(until.saturating_duration_since(now));
-        self.say(id, control);
+        self.say(id, control, now);
         true
     }
 
     /// Ends all that a member may. False, if there is none, or its time was over.
-    pub fn end(&mut self, id: MemberId) -> bool {
+    pub fn end(&mut self, id: MemberId, now: Instant) -> bool {
         let Some(held) = self.members.get_mut(&id).filter(|held| !held.has_ended) else { return false };
         held.has_ended = true;
         held.member.code = None;
         held.welcome = None;
-        self.say(id, Control::Goodbye);
+        self.say(id, Control::Goodbye, now);
         self.sessions.retain(|_, live| live.member != id);
         self.events.push_back(Event::Ended(id));
         true
@@ -237,10 +251,12 @@ impl Sharer {
     pub fn handle_timeout(&mut self, now: Instant) {
         let is_over = |held: &&Held| !held.has_ended && held.member.until <= now;
         let over: Vec<_> = self.members.values().filter(is_over).map(|held| held.member.id).collect();
-        over.into_iter().for_each(|id| _ = self.end(id));
+        over.into_iter().for_each(|id| _ = self.end(id, now));
         while self.late.front().is_some_and(|(due, _)| *due <= now) {
             self.transmits.extend(self.late.pop_front().map(|(_, transmit)| transmit));
         }
+        let due = self.again.extract_if(.., |(due, ..)| *due <= now);
+        self.transmits.extend(due.map(|(.., transmit)| transmit));
     }
 
     /// Returns the next datagram to send.
@@ -256,22 +272,32 @@ impl Sharer {
     /// Returns when [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let ends = self.members().map(|member| member.until);
-        ends.chain(self.late.front().map(|(due, _)| *due)).min()
+        let again = self.again.iter().map(|(due, ..)| *due);
+        ends.chain(self.late.front().map(|(due, _)| *due)).chain(again).min()
     }
 
     fn draw_code(&mut self) -> Code {
+        // An earlier run may have given somebody this number.
+        while self.code(self.next_number).is_some() {
+            self.next_number = self.next_number.wrapping_add(1);
+        }
         let code = Code::draw(self.next_number);
-        self.next_number = self.next_number.saturating_add(1);
+        self.next_number = self.next_number.wrapping_add(1);
         code
     }
 
-    /// Says something to wherever a member was heard from.
-    fn say(&mut self, id: MemberId, control: Control) {
+    /// Says something to wherever a member was heard from, several times, in place of what was said before.
+    fn say(&mut self, id: MemberId, control: Control, now: Instant) {
+        self.again.retain(|(_, member, _)| *member != id);
         for live in self.sessions.values().filter(|live| live.member == id) {
             let Some((_, address)) = live.heard else { continue };
-            let mut bytes = Vec::new();
-            live.session.seal_control(control, &mut bytes);
-            self.transmits.push_back(Transmit { address, bytes });
+            let sealed = |control| {
+                let mut bytes = Vec::new();
+                live.session.seal_control(control, &mut bytes);
+                Transmit { address, bytes }
+            };
+            self.transmits.push_back(sealed(control));
+            self.again.extend(AGAIN.map(|pause| (now + pause, id, sealed(control.after(pause)))));
         }
     }
 

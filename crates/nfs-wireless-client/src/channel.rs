@@ -21,4 +21,7 @@ pub trait Channel: fmt::Debug + Send + Sync {
 
     /// Returns why nothing will be answered any more, once that is so.
     fn end(&self) -> Option<Arc<io::Error>>;
+
+    /// Returns the same as soon as it is so.
+    fn ended(&self) -> Pin<Box<dyn Future<Output = Arc<io::Error>> + Send + '_>>;
 }

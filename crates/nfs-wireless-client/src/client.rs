@@ -323,6 +323,17 @@ impl Client {
         self.inner.endpoint.first().round_trip
     }
 
+    /// Returns why nothing will be answered any more, as soon as the [channel](ClientConfig::channel) has ended; never without one.
+    pub fn channel_ended(&self) -> impl Future<Output = Arc<std::io::Error>> + Send + use<> {
+        let channel = self.inner.endpoint.config.channel.clone();
+        async move {
+            match channel {
+                Some(channel) => channel.ended().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Returns the transport in use for READs.
     pub fn protocol(&self) -> Protocol {
         self.transports()[0].0

@@ -30,6 +30,7 @@ The attribute user.nfsw.state tells whether a file is fresh, or since when it is
 Examples:
   nfsw mount nas:/srv/photos ~/photos
   nfsw mount --offline nas:/srv/photos ~/photos
+  nfsw mount 7-velvet-cactus@192.168.1.5:/
   nfsw mount --background --hoard 'albums/2026' nas:/srv/photos ~/photos
   nfsw mount --status
   getfattr -n user.nfsw.state ~/photos/cat.jpg
@@ -39,8 +40,8 @@ pub(crate) struct MountArgs {
     /// Directory on a server.
     #[arg(value_name = "TARGET", value_parser = parse_remote(), required_unless_present = "status", add = Completes::OnServers)]
     target: Option<Remote>,
-    /// Local directory to mount it on.
-    #[arg(value_name = "DIR", required_unless_present_any = ["status", "listen"])]
+    /// Local directory to mount it on; a share that is named without one is mounted at ~/nfsw/NAME, the same for all.
+    #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
     /// How to mount: as a FUSE file system, or with the system's NFS client, to which nfsw is a local server (as root).
     #[arg(long, value_enum, default_value_t)]
@@ -96,7 +97,7 @@ impl MountArgs {
 
     /// Returns where.
     pub(crate) fn directory(&self) -> &Path {
-        self.directory.as_deref().expect("the parser requires it")
+        self.directory.as_deref().expect("it was made where none was named")
     }
 }
 

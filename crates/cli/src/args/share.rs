@@ -1,6 +1,10 @@
 //! `nfsw share`
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 
@@ -13,18 +17,23 @@ Prints a code for each person, and what the person types. A code is used once: t
 over; the same person's later commands need the same code. Three wrong guesses replace a code. Files are read-only, and nothing outside DIR can \
 be reached. Ctrl-C ends the share for all. If nfsw share is killed, the same command resumes it, until its time.
 
+--list, --stop, --allow and --extend show and change a share that runs, in another terminal. Where several run, DIR says which, or the name of one.
+
 Examples:
   nfsw share ~/photos/trip
-  nfsw share ~/photos --for 2h --to sophia=trip --to boss=documents")]
+  nfsw share ~/photos --for 2h --to sophia=trip --to boss=documents
+  nfsw share --list
+  nfsw share --allow carol=trip --for 1h
+  nfsw share --stop boss")]
 pub(crate) struct ShareArgs {
     /// The directory to share.
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
-    /// End after this time.
+    #[arg(value_name = "DIR", required_unless_present_any = CHANGES)]
+    pub(crate) directory: Option<PathBuf>,
+    /// End after this time; with --allow: of that person.
     #[arg(long = "for", value_name = "TIME", default_value = "30m", value_parser = units::parse_duration)]
     pub(crate) lifetime: Duration,
     /// Share with a person, who gets a code, and only SUBDIR of DIR if it is given; repeat it for several.
-    #[arg(long, value_name = "NAME[=SUBDIR]")]
+    #[arg(long, value_name = "NAME[=SUBDIR]", conflicts_with_all = CHANGES)]
     pub(crate) to: Vec<String>,
     /// What those who have a code see as the name of the share [default: the name of DIR].
     #[arg(long, value_name = "TEXT")]
@@ -32,4 +41,29 @@ pub(crate) struct ShareArgs {
     /// Address and port to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7049", value_parser = units::parse_listen)]
     pub(crate) listen: SocketAddr,
+    /// End when nobody has read anything for this long.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, conflicts_with_all = CHANGES)]
+    pub(crate) idle: Option<Duration>,
+    /// List who may read what is shared now, until when, and who has read how much.
+    #[arg(long, conflicts_with_all = ["stop", "allow", "extend"])]
+    pub(crate) list: bool,
+    /// Let a person, by name or by number in the list, read no more.
+    #[arg(long, value_name = "NAME|N", conflicts_with_all = ["allow", "extend"])]
+    pub(crate) stop: Option<String>,
+    /// Let a person read for the time of --for from now on: a new one gets a code.
+    #[arg(long, value_name = "NAME[=SUBDIR]", conflicts_with = "extend")]
+    pub(crate) allow: Option<String>,
+    /// Let all who may read do so for this time longer.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) extend: Option<Duration>,
+}
+
+/// Options that are for a share that runs.
+const CHANGES: [&str; 4] = ["list", "stop", "allow", "extend"];
+
+impl ShareArgs {
+    /// Returns what is to be shared: the parser has made sure of it.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.as_deref().expect("the parser requires it")
+    }
 }

@@ -4,6 +4,7 @@ mod background;
 mod line;
 mod socket;
 mod status;
+mod uniform;
 mod via_nfs;
 
 use std::{
@@ -32,6 +33,7 @@ use self::{
     background::{Ready, Started},
     socket::Teller,
     status::Identity,
+    uniform::Uniform,
 };
 use crate::{
     advice::explain,
@@ -52,7 +54,7 @@ use crate::{
 /// Characters of a name that no program can use, at most.
 const UNUSABLE: usize = 60;
 
-pub(super) fn execute(arguments: MountArgs) -> ExitCode {
+pub(super) fn execute(mut arguments: MountArgs) -> ExitCode {
     if let Some(directory) = &arguments.status {
         return status::execute(directory.as_deref(), arguments.json).into();
     }
@@ -60,6 +62,14 @@ pub(super) fn execute(arguments: MountArgs) -> ExitCode {
     let reporter = Reporter::new(&output(arguments.json), Instant::now())
         .with_verbosity(false, arguments.quiet)
         .that_changes(false);
+    // It lasts until what is mounted there is unmounted.
+    let uniform = match Uniform::make(&arguments) {
+        Ok(uniform) => uniform,
+        Err(error) => return reporter.finish(Err(error), &Summary::default()).into(),
+    };
+    if let Some(uniform) = &uniform {
+        arguments.directory = Some(uniform.path().to_owned());
+    }
     let activity = Arc::clone(reporter.activity());
     let connections = arguments.connection.servers(None, activity);
     let context = Context { servers: &connections, events: &reporter };
@@ -93,7 +103,7 @@ fn in_background(arguments: &MountArgs, reporter: &Reporter) -> anyhow::Result<O
         Via::Fuse => MountPoint::prepare(arguments.directory())?.path,
         Via::Nfs => via_nfs::name(arguments)?,
     };
-    let Ready { said, pid, log } = match background::start(&point)? {
+    let Ready { said, pid, log } = match background::start(&point, arguments.target())? {
         Started::Failed(code) => return Ok(Some(code)),
         Started::Ready(ready) => ready,
     };
@@ -303,6 +313,7 @@ fn words(server: &Remote, event: Event) -> String {
                 "{server}: another server is at this address; what is held is served, and it is not asked"
             )
         }
+        Event::Ended(why) => format!("{server}: {}; nothing of it is shown any more", io_text(&why)),
         Event::Unlisted(path, failure) => {
             let path = cut(&escape(&path), UNUSABLE);
             format!("{server}: the directory \"{path}\" cannot be listed: {failure}")

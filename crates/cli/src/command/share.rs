@@ -1,41 +1,43 @@
 //! `nfsw share`: a directory for people nearby who have a code, until a time.
 
+mod control;
 mod kept;
+mod people;
 
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fmt::Write as _,
+    future::pending,
     net::{IpAddr, SocketAddr, UdpSocket},
-    path::{Component, Path},
-    time::{Duration, Instant, SystemTime},
+    path::Path,
+    time::Instant,
 };
 
-use jiff::{Timestamp, tz::TimeZone};
-use nfs_share::{Event, Member, MemberId, Share, Sharer};
-use nfs_wireless_server::{Access, Directory, DirectoryConfig};
+use nfs_share::{Identity, Share, Sharer};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use self::kept::{Kept, Run};
+use self::{
+    control::Question,
+    kept::{Kept, Run},
+    people::{People, Person, clock_time},
+};
 use crate::{
     args::{OutputArgs, ShareArgs},
     error::{io_text, local, show},
     exit::{Exit, Failure},
     report::Reporter,
     signals::interrupted,
+    sockets::Asker,
     summary::Summary,
-    text::escape,
+    units,
 };
-
-/// A person that is shared with.
-#[derive(Clone, Debug)]
-struct Person {
-    name: String,
-    /// What the person may read, below the directory.
-    below: String,
-}
 
 pub(super) fn execute(arguments: &ShareArgs) -> Exit {
     let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
+    if let Some(question) = Question::of(arguments) {
+        let result = control::ask(&question, arguments.directory.as_deref(), &reporter);
+        return reporter.finish(result, &Summary::default());
+    }
     match run(arguments, &reporter) {
         Ok(exit) => reporter.end(exit, &Summary::default()),
         Err(error) => reporter.finish(Err(error), &Summary::default()),
@@ -44,17 +46,21 @@ pub(super) fn execute(arguments: &ShareArgs) -> Exit {
 
 fn run(arguments: &ShareArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
     crate::descriptors::raise_limit();
-    let persons = persons(&arguments.to)?;
-    let directory =
-        arguments.directory.canonicalize().map_err(|error| local(&arguments.directory, &error))?;
-    for person in &persons {
+    let typed = Person::all(&arguments.to)?;
+    let directory = arguments.directory();
+    let directory = directory.canonicalize().map_err(|error| local(directory, &error))?;
+    for person in &typed {
         // Before anything is told.
-        files(&directory, person)?;
+        person.files(&directory)?;
     }
-    let kept = match Kept::open(&directory, &arguments.to) {
+    let kept = match Kept::open(&directory) {
         Ok(kept) => Some(kept),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            return Err(Failure::with(Exit::LocalIo, "the same share is running already".to_owned()));
+            let text = format!(
+                "{} is shared already (nfsw share --list; --allow lets more people in)",
+                show(&directory)
+            );
+            return Err(Failure::with(Exit::LocalIo, text));
         }
         Err(error) => {
             warn_not_kept(reporter, &error);
@@ -62,67 +68,41 @@ fn run(arguments: &ShareArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(share(arguments, &directory, &persons, kept.as_ref(), reporter))
+    runtime.block_on(share(arguments, &directory, &typed, kept.as_ref(), reporter))
 }
 
 async fn share(
     arguments: &ShareArgs,
     directory: &Path,
-    persons: &[Person],
+    typed: &[Person],
     kept: Option<&Kept>,
     reporter: &Reporter,
 ) -> anyhow::Result<Exit> {
     let ended = interrupted();
     let now = Instant::now();
-    let before = kept.and_then(|kept| kept.load(now));
-    let until = before.as_ref().map_or(now + arguments.lifetime, |run| run.until);
-    let identity = before.as_ref().map_or_else(nfs_share::Identity::draw, |run| run.identity.clone());
-    let title = arguments.name.clone().unwrap_or_else(|| name(directory));
     let mut listen = arguments.listen;
-    if let Some(run) = &before {
-        listen.set_port(run.port);
-    }
-    let (share, mut events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
+    let (identity, until, before) = match kept.and_then(|kept| kept.load(now)) {
+        Some(Run { identity, port, until, people }) => {
+            listen.set_port(port);
+            (identity, until, people)
+        }
+        None => (Identity::draw(), now + arguments.lifetime, Vec::new()),
+    };
+    let title = arguments.name.clone().unwrap_or_else(|| name(directory));
+    let (share, events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await
         .map_err(|error| cannot_listen(listen, &error))?;
-    let before = before.map_or_else(Vec::new, |run| run.members);
-    let people = admit(&share, directory, persons, before, until)?;
-    let keep = |share: &Share| {
-        let members = people.iter().filter_map(|(id, _)| share.member(*id)).collect();
-        let run = Run { identity: identity.clone(), port: share.local_addr().port(), until, members };
-        if let Some(Err(error)) = kept.map(|kept| kept.save(&run)) {
-            warn_not_kept(reporter, &error);
-        }
-    };
-    keep(&share);
     let addresses = addresses(share.local_addr());
-    let mut said =
-        format!("sharing {} until {}, read-only; Ctrl-C ends it\n", show(directory), clock_time(until));
-    people.iter().for_each(|(id, person)| said.push_str(&invitation(&share, *id, person, &addresses)));
-    reporter.print(said.as_bytes())?;
-    tokio::pin!(ended);
-    let exit = loop {
-        let event = tokio::select! {
-            () = &mut ended => break Exit::Interrupted,
-            event = events.recv() => event,
-        };
-        let Some(event) = event else { break Exit::Done };
-        let (Event::Joined(id, _) | Event::Withdrawn(id) | Event::Ended(id)) = event else { continue };
-        let Some((_, person)) = people.iter().find(|(known, _)| *known == id) else { continue };
-        keep(&share);
-        reporter.print(tell(&share, &event, person, &addresses).as_bytes())?;
-        if share.members().is_empty() {
-            break Exit::Done;
-        }
-    };
-    let mut said = String::new();
-    for (id, person) in &people {
-        let read = share.served(*id).read_bytes;
-        if read > 0 {
-            let _ = writeln!(said, "{} read {read} bytes", person.shown());
-        }
-    }
-    share.end().await;
+    let people = People::admit(share, directory, addresses, typed, before, until)?;
+    let until = clock_time(people.until().unwrap_or(until));
+    let said = format!("sharing {} until {until}, read-only; Ctrl-C ends it\n", show(directory));
+    reporter.print((said + &people.invitations()).as_bytes())?;
+    let questions = questions(directory, reporter);
+    let mut running = Running { people, title, identity, kept, reporter, used: now };
+    running.keep();
+    let exit = running.until_its_end(arguments, ended, events, questions).await?;
+    let said = running.people.totals();
+    running.people.share.end().await;
     if let Some(kept) = kept {
         kept.remove();
     }
@@ -130,111 +110,117 @@ async fn share(
     Ok(exit)
 }
 
-/// Gives each person a code, or what an earlier run has given it.
-fn admit<'a>(
-    share: &Share,
-    directory: &Path,
-    persons: &'a [Person],
-    before: Vec<Member>,
-    until: Instant,
-) -> anyhow::Result<Vec<(MemberId, &'a Person)>> {
-    let before = before.into_iter().map(Some).chain(std::iter::repeat(None));
-    let admitted = persons.iter().zip(before).map(|(person, member)| {
-        let files = files(directory, person)?;
-        let id = match member {
-            Some(member) => {
-                let id = member.id;
-                share.restore(member, files);
-                id
+/// A share that runs.
+struct Running<'a> {
+    people: People<'a>,
+    title: String,
+    identity: Identity,
+    kept: Option<&'a Kept>,
+    reporter: &'a Reporter,
+    /// When it began, or was changed last.
+    used: Instant,
+}
+
+impl Running<'_> {
+    /// Tells what happens, and does what it is asked, until nobody may read any more.
+    async fn until_its_end(
+        &mut self,
+        arguments: &ShareArgs,
+        interrupted: impl Future<Output = ()>,
+        mut events: UnboundedReceiver<nfs_share::Event>,
+        mut questions: UnboundedReceiver<Asker>,
+    ) -> anyhow::Result<Exit> {
+        tokio::pin!(interrupted);
+        let mut is_over = self.people.share.members().is_empty();
+        while !is_over {
+            let idle_at =
+                arguments.idle.map(|idle| self.people.heard().unwrap_or(self.used).max(self.used) + idle);
+            let idle = async {
+                match idle_at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = &mut interrupted => return Ok(Exit::Interrupted),
+                Some(event) = events.recv() => {
+                    self.keep();
+                    let said = self.people.tell(&event).unwrap_or_default();
+                    self.reporter.print(said.as_bytes())?;
+                    is_over = self.people.share.members().is_empty();
+                }
+                Some(asker) = questions.recv() => self.take(asker).await?,
+                () = idle => {
+                    let heard = self.people.heard().unwrap_or(self.used).max(self.used);
+                    if Some(heard) <= arguments.idle.and_then(|idle| Instant::now().checked_sub(idle)) {
+                        let time = units::whole_seconds(arguments.idle.unwrap_or_default());
+                        self.reporter.print(format!("nobody has read anything for {time}\n").as_bytes())?;
+                        return Ok(Exit::Done);
+                    }
+                }
             }
-            None => share.invite(until, files),
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Does what somebody asks.
+    async fn take(&mut self, asker: Asker) -> anyhow::Result<()> {
+        let question = Question::from_json(&asker.question);
+        let said = match &question {
+            Some(Question::List) => Ok(self.list()),
+            Some(Question::Stop(whom)) => self.people.stop(whom),
+            Some(Question::Allow(whom, time)) => self.people.allow(whom, Instant::now() + *time),
+            Some(Question::Extend(time)) => Ok(self.people.extend(*time)),
+            None => Err(Failure::usage("the share does not understand this")),
         };
-        Ok((id, person))
-    });
-    admitted.collect()
+        if said.is_ok() && question != Some(Question::List) {
+            self.used = Instant::now();
+            self.keep();
+        }
+        // What ends is told when it has.
+        if let (Some(Question::Allow(..) | Question::Extend(_)), Ok(said)) = (&question, &said) {
+            self.reporter.print(said.as_bytes())?;
+        }
+        asker.answer(&control::answer(&self.title, said)).await;
+        Ok(())
+    }
+
+    fn list(&self) -> String {
+        let until =
+            self.people.until().map_or_else(String::new, |until| format!(" until {}", clock_time(until)));
+        format!("{}{until}\n{}", show(self.people.directory()), self.people.lines())
+    }
+
+    /// Keeps what the same command resumes.
+    fn keep(&self) {
+        let Some(until) = self.people.until() else { return };
+        let (identity, people) = (self.identity.clone(), self.people.known());
+        let run = Run { identity, port: self.people.share.local_addr().port(), until, people };
+        if let Some(Err(error)) = self.kept.map(|kept| kept.save(&run)) {
+            warn_not_kept(self.reporter, &error);
+        }
+    }
+}
+
+/// Listens for those who want to know or change something.
+fn questions(directory: &Path, reporter: &Reporter) -> UnboundedReceiver<Asker> {
+    let (sender, receiver) = unbounded_channel();
+    let sockets = control::sockets().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound));
+    match sockets.and_then(|sockets| sockets.listen(&kept::id(directory))) {
+        Ok(listener) => {
+            drop(tokio::spawn(async move { while sender.send(listener.next().await).is_ok() {} }))
+        }
+        Err(error) => {
+            let text = "nfsw share --list and the like will not find this share";
+            reporter.warning(format_args!("{text}: {}", io_text(&error)));
+        }
+    }
+    receiver
 }
 
 fn warn_not_kept(reporter: &Reporter, error: &std::io::Error) {
     let why = io_text(error);
     reporter.warning(format_args!("warning: if this is killed, it cannot be resumed: {why}"));
-}
-
-/// Reads `--to`; without one there is one person without a name.
-fn persons(to: &[String]) -> anyhow::Result<Vec<Person>> {
-    if to.is_empty() {
-        return Ok(vec![Person { name: String::new(), below: String::new() }]);
-    }
-    let mut persons: Vec<Person> = Vec::new();
-    for text in to {
-        let (name, below) = text.split_once('=').unwrap_or((text, ""));
-        let is_below = Path::new(below).components().all(|part| matches!(part, Component::Normal(_)));
-        if name.is_empty() || !is_below {
-            let text = format!("--to {text}: expected NAME or NAME=SUBDIR, with a path below DIR");
-            return Err(Failure::with(Exit::Usage, text));
-        }
-        if persons.iter().any(|person| person.name == name) {
-            return Err(Failure::with(Exit::Usage, format!("--to {name} is there twice")));
-        }
-        persons.push(Person { name: name.to_owned(), below: below.to_owned() });
-    }
-    Ok(persons)
-}
-
-/// Opens what a person may read.
-fn files(directory: &Path, person: &Person) -> anyhow::Result<Directory> {
-    let path = directory.join(&person.below);
-    // A link in the directory may lead out of it.
-    let real = path.canonicalize().map_err(|error| local(&path, &error))?;
-    if !real.starts_with(directory) {
-        return Err(Failure::with(Exit::Usage, format!("{} leads out of {}", show(&path), show(directory))));
-    }
-    let mut config = DirectoryConfig::default();
-    config.access = Access::ReadOnly;
-    Ok(Directory::open(&real, config).map_err(|error| local(&real, &error))?)
-}
-
-impl Person {
-    fn shown(&self) -> String {
-        if self.name.is_empty() {
-            "the receiver".to_owned()
-        } else {
-            escape(self.name.as_bytes()).into_owned()
-        }
-    }
-}
-
-/// Says which code somebody has, and what to type.
-fn invitation(share: &Share, id: MemberId, person: &Person, addresses: &[SocketAddr]) -> String {
-    let Some(member) = share.member(id) else { return String::new() };
-    let whom = if person.name.is_empty() { String::new() } else { format!(" for {}", person.shown()) };
-    let Some(code) = member.code else {
-        return match member.key {
-            Some(_) => format!("\n{} has the code already\n", person.shown()),
-            None => format!("\nno code{whom}: others have guessed too often\n"),
-        };
-    };
-    let mut said = format!("\ncode{whom}: {code}\n");
-    for address in addresses {
-        let _ = writeln!(said, "  nfsw ls -l {code}@{address}:/\n  nfsw cp -r {code}@{address}:/ .");
-    }
-    said
-}
-
-/// Says what has happened.
-fn tell(share: &Share, event: &Event, person: &Person, addresses: &[SocketAddr]) -> String {
-    let whom = person.shown();
-    match event {
-        Event::Joined(id, from) => {
-            let label = share.member(*id).map(|member| member.label).unwrap_or_default();
-            format!("{whom} has used the code: {} at {}\n", escape(&label), from.ip().to_canonical())
-        }
-        Event::Withdrawn(id) => {
-            let again = invitation(share, *id, person, addresses);
-            format!("three wrong guesses: the code of {whom} is not valid any more\n{again}")
-        }
-        Event::Ended(_) => format!("the time of {whom} is over\n"),
-        _ => String::new(),
-    }
 }
 
 /// Returns the addresses that others may reach: the one given, or that of each way out.
@@ -266,14 +252,4 @@ fn cannot_listen(listen: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 
 fn name(directory: &Path) -> String {
     directory.file_name().unwrap_or_else(|| OsStr::new("/")).to_string_lossy().into_owned()
-}
-
-/// Returns the time of day at which an instant is.
-fn clock_time(until: Instant) -> String {
-    let time =
-        SystemTime::now() + until.saturating_duration_since(Instant::now()) + Duration::from_millis(500);
-    match Timestamp::try_from(time) {
-        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string(),
-        Err(_) => "the end of time".to_owned(),
-    }
 }

@@ -2,10 +2,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
+#[path = "../common/mounted.rs"]
+mod mounted;
+mod mounts;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Mutex},
@@ -27,7 +31,7 @@ impl Shared {
     fn start(directory: &Path, state: &Path, options: &[&str]) -> Self {
         let mut command = command(["share"]);
         command.arg(directory).args(["--listen", "127.0.0.1:0"]).args(options);
-        let mut process = command.env("XDG_STATE_HOME", state).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command.envs(at(state)).stdout(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (output, saying) = (BufReader::new(process.stdout.take().unwrap()), Arc::clone(&said));
         thread::spawn(move || {
@@ -75,6 +79,11 @@ impl Drop for Shared {
     }
 }
 
+/// What makes a process one of a machine that keeps everything in this directory.
+fn at(state: &Path) -> [(&'static str, &Path); 2] {
+    [("XDG_STATE_HOME", state), ("XDG_RUNTIME_DIR", state)]
+}
+
 /// A receiver's machine: what it keeps.
 struct Receiver(tempfile::TempDir);
 
@@ -85,10 +94,7 @@ impl Receiver {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
-        command
-            .env("XDG_RUNTIME_DIR", self.0.path())
-            .env("XDG_STATE_HOME", self.0.path())
-            .current_dir(self.0.path());
+        command.envs(at(self.0.path())).current_dir(self.0.path());
         command
     }
 
@@ -100,6 +106,15 @@ impl Receiver {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs it with a line on its standard input.
+    fn told(&self, line: &str, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        process.stdin.take().unwrap().write_all(line.as_bytes()).unwrap();
+        process.wait_with_output().unwrap()
     }
 
     fn fails(&self, code: i32, arguments: &[&str]) -> String {
@@ -152,6 +167,29 @@ fn two_people_at_lunch_read_what_each_was_given() {
 }
 
 #[test]
+fn a_code_that_is_not_typed_is_in_the_environment_or_on_standard_input() {
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    let shared = Shared::start(photos.path(), state.path(), &[]);
+    let place = shared.place("");
+    let (code, address) = place.split_once('@').unwrap();
+    let place = format!("@{address}:/trip");
+    let none = receiver.fails(2, &["ls", &place]);
+    assert!(none.contains("NFSW_CODE is not set, and standard input has no line"), "{none}");
+    let wrong = receiver.told("7-velvit-cactus\n", &["ls", &place]);
+    assert!(stderr(&wrong).contains("did you mean velvet?"), "{}", stderr(&wrong));
+    let listed = receiver.told(&format!("{code}\nsomething else\n"), &["ls", &place]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "file\n", "{}", stderr(&listed));
+    let mut copy = receiver.command(&["cp", "-r", &place, "got"]);
+    let copied = copy.env("NFSW_CODE", code).output().unwrap();
+    assert!(copied.status.success(), "{}", stderr(&copied));
+    assert_same_tree(&photos.path().join("trip"), &receiver.0.path().join("got"), false);
+    // It is in none of the messages either.
+    let missing = receiver.told(code, &["cp", &format!("@{address}:/none"), "."]);
+    assert_eq!(missing.status.code(), Some(4));
+    assert!(!stderr(&missing).contains(code), "{}", stderr(&missing));
+}
+
+#[test]
 fn wrong_guesses_replace_a_code_and_the_true_one_works() {
     let (photos, state) = (photos(), tempfile::tempdir().unwrap());
     let shared = Shared::start(photos.path(), state.path(), &[]);
@@ -199,6 +237,37 @@ fn a_sharer_that_was_killed_goes_on_and_so_does_the_copy() {
     let read = said.rsplit_once("read ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
     let read = read.unwrap_or_else(|| panic!("{said}"));
     assert!(read < BYTES / 2 + (2 << 20), "{read} bytes were sent by the second");
+}
+
+#[test]
+fn a_killed_share_knows_people_by_their_names_and_lets_in_who_is_named() {
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    for name in ["trip", "documents"] {
+        fs::write(photos.path().join(name).join("whose"), name).unwrap();
+    }
+    let first = ["--to", "sophia=trip", "--to", "boss=documents", "--to", "carol=trip"];
+    let mut shared = Shared::start(photos.path(), state.path(), &first);
+    let [sophia, carol] = [(); 2].map(|()| Receiver::new());
+    let of = |shared: &Shared, person: &str| format!("{}:/whose", shared.place(person));
+    let [of_sophia, of_boss, of_carol] =
+        [" for sophia", " for boss", " for carol"].map(|person| of(&shared, person));
+    assert_eq!(sophia.ok(&["cat", &of_sophia]), "trip");
+    assert_eq!(carol.ok(&["cat", &of_carol]), "trip");
+    shared.signal(Signal::KILL);
+    let second = ["--to", "dave=documents", "--to", "boss=documents", "--to", "sophia=trip"];
+    let again = Shared::start(photos.path(), state.path(), &second);
+    assert_eq!(sophia.ok(&["cat", &of_sophia]), "trip");
+    assert_eq!(of(&again, " for boss"), of_boss, "the code was read to somebody, perhaps");
+    assert_eq!(Receiver::new().ok(&["cat", &of_boss]), "documents");
+    assert_eq!(Receiver::new().ok(&["cat", &of(&again, " for dave")]), "documents");
+    let refused = carol.fails(3, &["cat", &of_carol]);
+    assert!(refused.contains("ask for a new code"), "{refused}");
+    // A directory is shared once.
+    let mut other = command(["share"]);
+    other.arg(photos.path()).args(["--to", "eve"]).envs(at(state.path()));
+    let other = other.output().unwrap();
+    assert_eq!(other.status.code(), Some(7));
+    assert!(stderr(&other).contains("is shared already"), "{}", stderr(&other));
 }
 
 #[test]

@@ -192,8 +192,11 @@ impl<S: Store> Cache<S> {
         self.probe().as_ref() == Some(question)
     }
 
-    /// What shows whether the server responds, and who it is: the attributes of the root.
+    /// What shows whether the server responds, and who it is: the attributes of the root. Nothing shows that after the end.
     pub(super) fn probe(&self) -> Option<Question> {
+        if self.server.link() == Link::Ended {
+            return None;
+        }
         self.tree.objects.get(NodeId::ROOT).map(|root| Question::Getattr(root.handle()))
     }
 

@@ -97,6 +97,7 @@ impl<S: Store> Cache<S> {
             }
             Link::Down => self.identify(call, id, outcome.ok()),
             Link::Up => self.accept(id, call, outcome),
+            Link::Ended => {}
         }
     }
 

@@ -42,6 +42,7 @@ impl<S: Store> Cache<S> {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let asked = operation.asked.clone();
         let step = match operation.failed.take() {
+            _ if self.server.link() == Link::Ended => Some(Err(Failure::Stale)),
             Some(failure) => Some(Err(failure)),
             None => match asked {
                 Asked::Lookup { directory, name } => self.step_lookup(id, directory, &name),

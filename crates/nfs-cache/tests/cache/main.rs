@@ -5,6 +5,7 @@ mod model;
 mod again;
 mod blocks;
 mod consistency;
+mod ended;
 mod long_reads;
 mod pins;
 mod prefetch;

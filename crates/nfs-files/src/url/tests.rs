@@ -182,6 +182,8 @@ fn a_share_is_a_server_that_a_code_and_an_address_name() {
     for (text, host, path) in [
         ("7-velvet-cactus@192.168.1.5:7049:/trip/a:b", "7-velvet-cactus@192.168.1.5:7049", "/trip/a:b"),
         ("12-Zoo-zone@[fe80::1%eth0]:7049:/", "12-Zoo-zone@[fe80::1%eth0]:7049", "/"),
+        ("@192.168.1.5:7049:/trip", "@192.168.1.5:7049", "/trip"),
+        ("@laptop:/", "@laptop", "/"),
     ] {
         let remote = remote(text);
         assert_eq!((&*remote.host, &remote.path[..]), (host, path.as_bytes()));

@@ -9,6 +9,8 @@ use polyfuse_kernel as kernel;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::notify::{Forgotten, forget};
+
 /// How long the kernel may use names and attributes without asking: an upcall costs microseconds, and the cache behind it knows
 /// what is still true.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
@@ -285,18 +287,8 @@ impl Answer {
 
     /// Makes the kernel forget the attributes of the file that is asked about, before the answer.
     pub(crate) fn forget_attributes(&self, node: NodeId) {
-        let Some(device) = &self.device else { return };
-        // A negative offset stands for attributes alone, and does not wait for pages.
-        let out = kernel::fuse_notify_inval_inode_out { ino: node.number(), off: -1, len: 0 };
-        let head = kernel::fuse_out_header {
-            len: (size_of::<kernel::fuse_out_header>() + out.as_bytes().len()) as u32,
-            error: kernel::fuse_notify_code::FUSE_NOTIFY_INVAL_INODE as i32,
-            unique: 0,
-        };
-        let sent =
-            rustix::io::writev(&**device, &[IoSlice::new(head.as_bytes()), IoSlice::new(out.as_bytes())]);
-        if let Err(error) = sent {
-            tracing::debug!(%error, "the kernel has kept attributes");
+        if let Some(device) = &self.device {
+            forget(&**device, node, Forgotten::Attributes);
         }
     }
 

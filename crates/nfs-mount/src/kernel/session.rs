@@ -6,7 +6,7 @@ use polyfuse_kernel as kernel;
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
-use super::{Answer, Operation, Request, request::Malformed};
+use super::{Answer, Notifier, Operation, Request, request::Malformed};
 
 /// Event loops: one that answers while another reads the next request.
 const LOOPS: usize = 2;
@@ -35,6 +35,7 @@ const WANTED: u32 = kernel::FUSE_ASYNC_READ
 #[derive(Debug)]
 pub(crate) struct Session {
     ended: Arc<Notify>,
+    notifier: Notifier,
 }
 
 impl Session {
@@ -47,6 +48,7 @@ impl Session {
         F: Fn(Request<'_>, Answer) + Send + Sync + 'static,
     {
         let (device, handle, ended) = (Arc::new(device), Arc::new(handle), Arc::new(Notify::new()));
+        let notifier = Notifier::new(&device);
         for _ in 0..LOOPS {
             let (device, handle, ending) =
                 (Arc::clone(&device), Arc::clone(&handle), Ending(Arc::clone(&ended)));
@@ -56,7 +58,12 @@ impl Session {
                 read_all(&device, &*handle);
             })?;
         }
-        Ok(Self { ended })
+        Ok(Self { ended, notifier })
+    }
+
+    /// Returns who tells the kernel what it shall forget.
+    pub(crate) const fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
     /// Returns when somebody else has unmounted it, or nobody answers any more.

@@ -9,7 +9,7 @@ use nfs_cache::{Answer as Found, Failure, ListEntry, NodeId};
 use nfs_wireless_client::{FileType, Metadata};
 use rustix::io::Errno;
 
-use super::Inner;
+use super::{Inner, Link};
 use crate::{
     errno::errno,
     event::Event,
@@ -68,7 +68,7 @@ impl Inner {
 
     /// Returns the listing that a reader goes through; one who comes back to its beginning has none.
     pub(crate) fn listing(&mut self, reader: DirectoryReader) -> Option<Arc<Vec<ListEntry>>> {
-        let directory = self.directories.get_mut(&reader.handle)?;
+        let directory = self.directories.get_mut(&reader.handle).filter(|_| self.link.0 != Link::Ended)?;
         let unread_since = directory.unread_since.take();
         if reader.offset == 0 && unread_since.is_none_or(|since| since.elapsed() >= OPENED) {
             return None;

@@ -108,6 +108,30 @@ fn a_code_makes_one_member_who_comes_back_from_anywhere() {
 }
 
 #[test]
+fn no_two_people_have_codes_with_the_same_number() {
+    let now = epoch();
+    let mut first = sharer(now);
+    let kept: Vec<Member> = [1, 2, 3]
+        .map(|_| first.invite(now + HOUR))
+        .iter()
+        .map(|id| first.members[id].member.clone())
+        .collect();
+    let mut again = sharer(now);
+    let new = again.invite(now + HOUR);
+    kept.iter().skip(1).for_each(|member| again.restore(member.clone()));
+    let newer = again.invite(now + HOUR);
+    let mut numbers: Vec<u16> = again.members().map(|it| it.code.as_ref().unwrap().number()).collect();
+    numbers.sort();
+    assert_eq!(numbers, [1, 2, 3, 4]);
+    for member in &kept[1..] {
+        assert_eq!(code(&again, member.id), *member.code.as_ref().unwrap(), "it was read to somebody");
+    }
+    again.restore(kept[0].clone());
+    assert_eq!([new, newer].map(|id| code(&again, id).number()), [1, 4]);
+    assert_eq!(code(&again, kept[0].id).number(), 5, "another one: its number is taken");
+}
+
+#[test]
 fn an_answer_that_is_lost_is_given_again() {
     let now = epoch();
     let mut sharer = sharer(now);
@@ -206,6 +230,14 @@ fn at_the_end_sessions_close_and_nobody_comes_back() {
     let told = sharer.poll_transmit().unwrap();
     let opened = one.session.open(&told.bytes, &mut Vec::new());
     assert_eq!(opened, Some(Opened::Control(Control::Remaining(HOUR / 2))));
+    // It is said again, for the first may be lost.
+    for pause in AGAIN {
+        assert_eq!(sharer.poll_timeout(), Some(now + pause));
+        sharer.handle_timeout(now + pause);
+        let told = sharer.poll_transmit().unwrap();
+        let opened = one.session.open(&told.bytes, &mut Vec::new());
+        assert_eq!(opened, Some(Opened::Control(Control::Remaining(HOUR / 2 - pause))));
+    }
     let over = now + HOUR / 2;
     assert_eq!(sharer.poll_timeout(), Some(over));
     sharer.handle_timeout(over);
@@ -214,9 +246,19 @@ fn at_the_end_sessions_close_and_nobody_comes_back() {
     assert_eq!(one.session.open(&goodbye.bytes, &mut Vec::new()), Some(Opened::Control(Control::Goodbye)));
     assert_eq!(call(&mut sharer, &one.session, over, here()), None);
     sharer.transmits.clear();
+    for pause in AGAIN {
+        assert_eq!(sharer.poll_timeout(), Some(over + pause));
+        sharer.handle_timeout(over + pause);
+        let goodbye = sharer.poll_transmit().unwrap();
+        let opened = one.session.open(&goodbye.bytes, &mut Vec::new());
+        assert_eq!(opened, Some(Opened::Control(Control::Goodbye)));
+    }
+    let over = over + HOUR / 4;
     assert_eq!(come_back(&mut sharer, &one.membership, over).unwrap().unwrap_err(), Refusal::Ended);
     assert!(call(&mut sharer, &two.session, over, here()).is_some());
-    assert!(!sharer.extend(first, over + HOUR, over) && sharer.end(second) && !sharer.end(second));
+    assert!(
+        !sharer.extend(first, over + HOUR, over) && sharer.end(second, over) && !sharer.end(second, over)
+    );
     assert_eq!(sharer.members().count(), 0);
 }
 
@@ -295,7 +337,7 @@ fn nobody_is_heard_whom_the_list_does_not_name() {
                     let id = ids[random.usize(..ids.len())];
                     let is_on = allowed[&id] > now;
                     sharer.handle_timeout(now);
-                    assert_eq!(sharer.end(id), is_on, "seed {seed}");
+                    assert_eq!(sharer.end(id, now), is_on, "seed {seed}");
                     allowed.insert(id, start);
                 }
                 3 if !ids.is_empty() => {

@@ -1,6 +1,6 @@
 //! The UDP loop: receive, command or deadline, then drain.
 
-use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Instant};
+use std::{future::pending, io::ErrorKind, net::SocketAddr, pin::pin, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use nfs_proto::session::Transmit;
@@ -39,7 +39,13 @@ pub(super) async fn run(
 ) {
     let mut whole = Whole::new(&socket);
     let mut outgoing = Outgoing::default();
-    let mut sealing = channel.map(Sealing::new);
+    let mut sealing = channel.clone().map(Sealing::new);
+    let mut channel_ended = pin!(async {
+        match &channel {
+            Some(channel) => _ = channel.ended().await,
+            None => pending().await,
+        }
+    });
     let overhead_bytes = sealing.as_ref().map_or(0, |sealing| sealing.channel.overhead_bytes());
     let learn_route = |pump: &mut Pump, socket: &UdpSocket, whole: &Whole| {
         learn_route(pump, socket, whole, overhead_bytes);
@@ -81,9 +87,6 @@ pub(super) async fn run(
                 Err(error) => pump.refused(now, error),
             }
         }
-        if sealing.as_ref().is_some_and(|sealing| sealing.channel.end().is_some()) {
-            return;
-        }
         if batches >= BATCHES_BEFORE_TIMERS {
             batches = 0;
             pump.session.handle_timeout(now);
@@ -118,6 +121,7 @@ pub(super) async fn run(
 
         let deadline = pump.session.poll_timeout();
         tokio::select! {
+            () = &mut channel_ended => return,
             command = commands.recv() => match command {
                 Some(command) => pump.apply(clock(), command),
                 None => return,

@@ -14,6 +14,8 @@ use crate::{
     error::{io_text, show},
     exit::{Exit, Failure},
     local::Own,
+    shares,
+    url::Remote,
 };
 
 use super::socket::id;
@@ -51,7 +53,9 @@ pub(crate) struct Ready {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) fn start(point: &Path) -> anyhow::Result<Started> {
+pub(crate) fn start(point: &Path, target: &Remote) -> anyhow::Result<Started> {
+    // Its standard input is empty.
+    let code = target.host.strip_prefix('@').map(shares::secret).transpose()?;
     let (path, mut log) = open_log(point)?;
     let failed = |error: io::Error| {
         Failure::with(Exit::LocalIo, format!("cannot go to the background: {}", io_text(&error)))
@@ -63,6 +67,7 @@ pub(crate) fn start(point: &Path) -> anyhow::Result<Started> {
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(program)
         .args(words)
+        .envs(code.map(|code| (shares::VARIABLE, code)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log.try_clone().map_err(failed)?)

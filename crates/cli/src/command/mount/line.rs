@@ -48,6 +48,7 @@ pub(crate) fn link_words(link: &str, age: Duration) -> String {
     match link {
         "down" => format!("link down for {}", units::whole_seconds(age.max(Duration::from_secs(1)))),
         "up" => "link up".to_owned(),
+        "ended" => "the share has ended".to_owned(),
         _ => "another server is there".to_owned(),
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use nfs_share::{Identity, Member, MemberId, PublicKey};
 use serde_json::{Value, json};
 
+use super::people::{Known, Origin, Person};
 use crate::local::{Directory, Own, read_private};
 
 /// Bytes of the file, at most.
@@ -30,20 +31,17 @@ pub(super) struct Run {
     pub(super) identity: Identity,
     pub(super) port: u16,
     pub(super) until: Instant,
-    /// In the order in which they were given.
-    pub(super) members: Vec<Member>,
+    /// In the order of the list.
+    pub(super) people: Vec<Known>,
 }
 
 impl Kept {
-    /// Opens what belongs to a directory that is shared with these persons.
+    /// Opens what belongs to a directory, whomever it is shared with.
     ///
     /// # Errors
     /// `WouldBlock`, if another process has it.
-    pub(super) fn open(directory: &Path, to: &[String]) -> io::Result<Self> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(directory.as_os_str().as_encoded_bytes());
-        to.iter().for_each(|to| _ = hasher.update(&[0]).update(to.as_bytes()));
-        let name = hasher.finalize().to_hex()[..32].to_owned();
+    pub(super) fn open(directory: &Path) -> io::Result<Self> {
+        let name = id(directory);
         let place = Own::directory("XDG_STATE_HOME", ".local/state", "shared");
         let place = place.ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
         let directory = place.open()?;
@@ -55,23 +53,25 @@ impl Kept {
     pub(super) fn load(&self, now: Instant) -> Option<Run> {
         let bytes = read_private(&self.directory.join(self.name.as_bytes()), MAX_BYTES).ok()?;
         let value: Value = serde_json::from_slice(&bytes).ok()?;
-        let until = UNIX_EPOCH.checked_add(Duration::from_secs(value["until"].as_u64()?))?;
-        let until = now.checked_add(until.duration_since(SystemTime::now()).ok()?)?;
+        let until = instant(&value["until"], now)?;
         let identity = Identity::from_bytes(&bytes_of(&value["identity"])?);
-        let members = value["members"].as_array()?.iter().map(|member| read_member(member, until));
+        let people = value["people"].as_array()?.iter().map(|person| read_known(person, now));
+        let people: Vec<Known> = people.collect::<Option<_>>()?;
+        // Where nobody may read any more, nothing is left of it.
+        if people.iter().all(|known| known.member.is_none()) {
+            return None;
+        }
         let port = u16::try_from(value["port"].as_u64()?).ok()?;
-        Some(Run { identity, port, until, members: members.collect::<Option<_>>()? })
+        Some(Run { identity, port, until, people })
     }
 
     /// Keeps a run.
     pub(super) fn save(&self, run: &Run) -> io::Result<()> {
-        let remaining = run.until.saturating_duration_since(Instant::now());
-        let until = (SystemTime::now() + remaining).duration_since(UNIX_EPOCH).unwrap_or_default();
         let value = json!({
             "identity": hex(&run.identity.to_bytes()[..]),
             "port": run.port,
-            "until": until.as_secs(),
-            "members": run.members.iter().map(write_member).collect::<Vec<_>>(),
+            "until": wall(run.until),
+            "people": run.people.iter().map(write_known).collect::<Vec<_>>(),
         });
         self.directory.replace(self.name.as_bytes(), value.to_string().as_bytes())
     }
@@ -84,8 +84,47 @@ impl Kept {
     }
 }
 
+/// Names a directory in a file name.
+pub(super) fn id(directory: &Path) -> String {
+    blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex()[..32].to_owned()
+}
+
+/// Returns the time of the wall clock at an instant, in seconds since 1970.
+fn wall(at: Instant) -> u64 {
+    let time = SystemTime::now() + at.saturating_duration_since(Instant::now());
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Returns the instant of a time of the wall clock, if that is still to come.
+fn instant(value: &Value, now: Instant) -> Option<Instant> {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(value.as_u64()?))?;
+    now.checked_add(time.duration_since(SystemTime::now()).ok()?)
+}
+
+fn write_known(Known { person, origin, member }: &Known) -> Value {
+    json!({
+        "name": person.name,
+        "below": person.below,
+        "typed": *origin == Origin::Typed,
+        "member": member.as_ref().map(write_member),
+    })
+}
+
+fn read_known(value: &Value, now: Instant) -> Option<Known> {
+    let text = |key: &str| Some(value[key].as_str()?.to_owned());
+    let person = Person { name: text("name")?, below: text("below")? };
+    let origin = if value["typed"].as_bool()? { Origin::Typed } else { Origin::Allowed };
+    // Whose time is over is not a member any more.
+    let member = match instant(&value["member"]["until"], now) {
+        Some(until) => Some(read_member(&value["member"], until)?),
+        None => None,
+    };
+    Some(Known { person, origin, member })
+}
+
 fn write_member(member: &Member) -> Value {
     json!({
+        "until": wall(member.until),
         "id": hex(&member.id.0),
         "code": member.code.as_ref().map(ToString::to_string),
         "key": member.key.map(|key| hex(&key.0)),
