@@ -24,6 +24,7 @@ def copy(
     sparse="auto",
     no_resume=False,
     verify=False,
+    shard=None,
     bwlimit=None,
     jobs=16,
     exclude=(),
@@ -41,6 +42,8 @@ def copy(
 
     `src` is a path, a URL, or a list of them, `dst` where they go: the options are those of `nfsw cp`, with their meanings and defaults.
     The same call again resumes what was interrupted, by Ctrl-C, too. `include` counts before `exclude`, `bwlimit` is in KiB/s.
+
+    `shard` is `(K, N)` or "K/N": only the K-th of N parts of the files is copied, which other processes or machines copy the rest of.
 
     `events` is called with a dict for each thing that happens, as `nfsw cp --json` prints it; an `error` has the exception under "error".
     What it raises ends the copy.
@@ -69,6 +72,7 @@ def sync(
     sparse="auto",
     no_resume=False,
     verify=False,
+    shard=None,
     bwlimit=None,
     jobs=16,
     exclude=(),

@@ -15,7 +15,7 @@ use std::{
 
 use nfs_files::{
     Context, Error as FilesError,
-    copy::{self, Compare, Filter, Links, Options, Overwrite, Sync},
+    copy::{self, Compare, Filter, Links, Options, Overwrite, Shard, Sync},
     event::{Change, Counts as FilesCounts, Event, Name, NotDone, Skip, Warning, What},
     local::Sparse,
     servers::{Access, Servers},
@@ -95,6 +95,7 @@ struct Wanted {
     jobs: usize,
     rate_limit: Option<u64>,
     max_delete: Option<u64>,
+    shard: Option<Shard>,
     rules: Vec<(bool, String)>,
     patterns: Vec<Vec<u8>>,
     listed: Option<Vec<u8>>,
@@ -168,6 +169,7 @@ impl Wanted {
             jobs,
             rate_limit: rate.filter(|rate| *rate > 0.0).map(|rate| (rate * 8192.0) as u64),
             max_delete: some("max_delete")?.map(|value| value.extract()).transpose()?,
+            shard: some("shard")?.map(|value| shard(&value)).transpose()?,
             rules: includes.chain(excludes).collect(),
             patterns: some("exclude_from")?.map_or(Ok(Vec::new()), |value| value.extract())?,
             listed: some("files_from")?.map(|value| value.extract()).transpose()?,
@@ -232,6 +234,7 @@ impl Wanted {
         options.resume = !self.is("no_resume");
         options.verify = self.is("verify");
         options.dry_run = self.is("dry_run");
+        options.shard = self.shard;
         options.jobs = self.jobs;
         options.rate_limit = self.rate_limit;
         options.filter = self.filter()?;
@@ -268,6 +271,15 @@ impl Wanted {
         };
         Servers::new(access, Arc::default())
     }
+}
+
+/// Reads `"K/N"` or `(K, N)`.
+fn shard(value: &Bound<'_, PyAny>) -> PyResult<Shard> {
+    let read = match value.extract::<(u32, u32)>() {
+        Ok((number, count)) => format!("{number}/{count}"),
+        Err(_) => value.extract()?,
+    };
+    read.parse().map_err(|wrong: &str| Fault::usage(wrong).raise(value.py()))
 }
 
 /// What happened, for Python.

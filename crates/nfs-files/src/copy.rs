@@ -8,6 +8,7 @@ pub mod filter;
 mod listing;
 mod plan;
 mod resume;
+mod shard;
 mod source;
 mod sync;
 mod tags;
@@ -24,7 +25,7 @@ use self::{
     decision::MOST_DECISIONS,
     destination::{Place, directory::Frame, marker},
     file::{Item, Version, changes_all_the_time, stream::Throttle},
-    resume::completed::Done,
+    resume::{completed::Done, state},
     source::{FIFO, Kind, Node},
     sync::Syncing,
     written::Written,
@@ -32,6 +33,7 @@ use self::{
 pub use self::{
     file::stream,
     filter::Filter,
+    shard::Shard,
     sync::{Compare, Sync},
     tags::Tags,
 };
@@ -83,6 +85,11 @@ pub struct Options {
     pub filter: Filter,
     /// What makes it a sync, if it is one.
     pub sync: Option<Sync>,
+    /// Which part of the files is copied, if others copy the rest; with [`Sync::delete`] that is an error. Several runs that differ in
+    /// nothing else, at once or one after the other, do together what one run without it does. What differs: without
+    /// [`Options::preserve`] directories stay writable for their owner. Unless [`Options::is_whole_target`], the destination of a copy must
+    /// exist.
+    pub shard: Option<Shard>,
     /// Files in flight at once.
     pub jobs: usize,
     /// Upper bound in bit/s for what does not pass through the client's own transfers.
@@ -209,7 +216,14 @@ async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Countin
     let tags = Tags::new(&copy.state);
     let plan = plan::plan(copy, &tags, context).await?;
     let done = match &plan {
-        plan::Plan::Files { key, works, .. } if copy.keeps_list() => open_done(copy, context, key, works)?,
+        plan::Plan::Files { key, works, .. } if copy.keeps_list() => match copy.shard {
+            None => open_done(copy, context, key, works)?,
+            // Each has a list of its own.
+            Some(shard) => {
+                let key = state::key([&key[..], shard.to_string().as_bytes()]);
+                open_done(copy, context, &key, works)?
+            }
+        },
         plan::Plan::Files { .. } | plan::Plan::Stream(..) => None,
     };
     let sync = copy.sync.map(|options| {
@@ -239,7 +253,8 @@ async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Countin
     };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
-        plan::Plan::Files { works, clean_up, .. } => {
+        plan::Plan::Files { mut works, clean_up, .. } => {
+            run.keep_own(&mut works);
             let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
             if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
                 ended = run.follow_up(sync).await;
@@ -294,6 +309,7 @@ impl Options {
             dry_run: false,
             filter: Filter::default(),
             sync: None,
+            shard: None,
             jobs: JOBS,
             rate_limit: None,
             state: StateHome::of_user(),
@@ -353,6 +369,9 @@ impl Run<'_> {
     fn tell_missing(&self) -> Result<()> {
         let [source, others @ ..] = &self.copy.sources[..] else { return Ok(()) };
         for path in self.copy.filter.missing() {
+            if !self.says_directory(&path) {
+                continue;
+            }
             let path = escape(&path);
             let there = if others.is_empty() { format!("{source}/{path}") } else { path.into_owned() };
             let text = format!("{there}: listed in --files-from, but not there");
@@ -504,7 +523,8 @@ impl Run<'_> {
         let result = match (&node.kind, name) {
             (Kind::Directory, name) => {
                 let below = name.as_deref().map(|name| filter::below(frame.relative(), name));
-                let result = match self.directory(&node, &frame, name.as_deref(), is_named).await {
+                let make = async || self.directory(&node, &frame, name.as_deref(), is_named).await;
+                let result = match self.in_open(&frame, make).await {
                     Ok(made) => {
                         frames.push(Rc::clone(&made));
                         self.children(node, &made, rest).await
@@ -524,10 +544,11 @@ impl Run<'_> {
                 let share = Share::new(self.context.servers.activity(), node.expected_bytes());
                 self.context.servers.activity().set_current(escape(&name).into_owned());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
-                self.file(item).await.map(|()| Vec::new())
+                self.in_open(&frame, async || self.file(item).await).await.map(|()| Vec::new())
             }
             (Kind::File | Kind::Symlink, Some(name)) => {
-                self.link(&node, &frame, &name).await.map(|()| Vec::new())
+                let link = async || self.link(&node, &frame, &name).await;
+                self.in_open(&frame, link).await.map(|()| Vec::new())
             }
             (Kind::Special(what), Some(_)) if is_named => {
                 let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
@@ -572,19 +593,25 @@ impl Run<'_> {
         if was.is_none() && !self.copy.dry_run {
             frame.touch(self.context).await;
         }
+        let path = filter::below(frame.relative(), name);
+        let says = self.says_directory(&path);
         let mark = frame.marks().then(|| marker::sealed(&marker::of(node), self.key()));
         let dry_run = self.copy.dry_run;
         let mut place = frame
             .place
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
-        self.remove_left(&mut place).await;
         self.claim_directory(frame, &place)?;
+        let is_changed = !self.copy.dry_run && place.remove_left(&self.tags).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
-            None => self.say(node, &place.own_name(), None)?,
-            Some(_) if is_new => self.say_change(node, frame, name, Change::New)?,
-            Some(_) => {
+            None if says => self.say(node, &place.own_name(), None)?,
+            // Each shard would make what none does make.
+            Some(_) if is_new && (says || place.was_created()) => {
+                self.say_change(node, frame, name, Change::New)?;
+            }
+            None | Some(_) if is_new || !says => {}
+            None | Some(_) => {
                 let there = was.as_ref().map(|was| was.attributes.mode & 0o7777);
                 if there.is_some_and(|there| there != node.attributes.mode & 0o7777) {
                     self.say_change(node, frame, name, Change::Attributes)?;
@@ -596,15 +623,19 @@ impl Run<'_> {
         let mut is_marked = changes && frame.marks();
         if is_named
             && !frame.marks()
+            && self.copy.shard.is_none()
             && let Some(mark) = place.mark(self.context, self.key()).await?
         {
             marker::check(place.own_name().shown, &mark.of, &marker::of(node), "")?;
             is_marked = changes;
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
-        let keeps = self.copy.preserve && changes;
-        let made = Frame::below(frame, place, below, node.attributes, was, keeps);
+        let last = self.last(is_named);
+        let made = Frame::below(frame, place, below, node.attributes, was, last);
         let made = Rc::new(made);
+        if is_changed {
+            made.note_change();
+        }
         if is_marked {
             self.marked.borrow_mut().push(Rc::clone(&made));
         }
@@ -619,19 +650,6 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Removes links and the beginnings of small files that earlier runs, which had other numbers, have left in a directory; those of large
-    /// files are resumed.
-    async fn remove_left(&self, place: &mut Place) {
-        if let Place::Remote(place) = place
-            && !self.copy.dry_run
-        {
-            for name in place.take_left(|name| self.tags.is_of_earlier(name)) {
-                // What cannot be removed is in nobody's way.
-                let _ = place.client.remove(place.handle, &name).await;
-            }
-        }
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {

@@ -219,6 +219,12 @@ impl Error {
         self.later().is_some_and(client::Error::is_stale)
     }
 
+    /// Whether whoever runs this may not do it.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.status(), Some(Status::ACCES | Status::PERM))
+            || self.local().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether this machine has no more of something at present, so that it may work when other work has ended.
     pub fn is_scarce(&self) -> bool {
         match self.later() {

@@ -28,10 +28,24 @@ pub fn sweep(
     runs: u32,
     done: &(dyn Fn(usize) -> bool + Sync),
 ) -> Result<Vec<Option<Samples>>, Error> {
+    sweep_part(plans, seed, &(0..runs).collect::<Vec<_>>(), done)
+}
+
+/// As [`sweep()`], with some of the seeds: `seed + index` for each of the `indexes`.
+///
+/// # Errors
+/// The first [`Error`] of any plan.
+pub fn sweep_part(
+    plans: &[Plan],
+    seed: u64,
+    indexes: &[u32],
+    done: &(dyn Fn(usize) -> bool + Sync),
+) -> Result<Vec<Option<Samples>>, Error> {
+    let runs = indexes.len();
     for plan in plans {
         plan.check()?;
     }
-    let total = plans.len() * runs as usize;
+    let total = plans.len() * runs;
     let (next, finished, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let worker = || {
         let mut results = Vec::new();
@@ -40,8 +54,8 @@ pub fn sweep(
             if job >= total {
                 break;
             }
-            let (plan, index) = (job / runs as usize, job % runs as usize);
-            let result = run(&plans[plan], seed.wrapping_add(index as u64));
+            let (plan, index) = (job / runs, indexes[job % runs]);
+            let result = run(&plans[plan], seed.wrapping_add(index.into()));
             if result.is_err() || !done(finished.fetch_add(1, Ordering::Relaxed) + 1) {
                 stopped.store(true, Ordering::Relaxed);
             }
@@ -57,9 +71,9 @@ pub fn sweep(
     results.sort_unstable_by_key(|(job, _)| *job);
     let mut samples = vec![Samples::default(); plans.len()];
     for (job, result) in results {
-        samples[job / runs as usize].runs.push(result?);
+        samples[job / runs].runs.push(result?);
     }
-    Ok(samples.into_iter().map(|it| (it.runs.len() == runs as usize).then_some(it)).collect())
+    Ok(samples.into_iter().map(|it| (it.runs.len() == runs).then_some(it)).collect())
 }
 
 impl Samples {

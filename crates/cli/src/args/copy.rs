@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use nfs_files::local::Sparse;
+use nfs_files::{copy::Shard, local::Sparse};
 
 use super::{Completes, ConnectionArgs, FilterArgs, HabitArgs, OutputArgs};
 use crate::units;
@@ -75,6 +75,9 @@ pub(crate) struct CpArgs {
     /// Copy up to N files at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
+    /// Copy only the K-th of N parts of the files. N runs, anywhere, that differ only in K copy together what one run copies; DST must exist, or -T be given.
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
     /// Name each file when it is done.
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,

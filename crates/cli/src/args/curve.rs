@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
+use nfs_files::copy::Shard;
 
 use super::{
     LinkOptions,
@@ -30,6 +31,8 @@ Examples:
   nfsw curve --figure 1997-5 --out figure    a published figure beside ours: figure/index.html
   nfsw curve --figure all --out report       all of them
   nfsw curve --figure adaptive-targets,cellular,recorded --traces DIR --runs 100
+  nfsw curve --bad 40 --runs 1000 --shard 2/4 > 2.jsonl      the second of four runs
+  nfsw curve --bad 40 --runs 1000 --merge 1.jsonl 2.jsonl 3.jsonl 4.jsonl
   nfsw curve --print-room modern > mine.toml; nfsw curve --room mine.toml")]
 pub(crate) struct CurveArgs {
     /// Repeat published figures or tables instead (1997-5, 1995-table-1, rxhex-4, 2005-3 ..., or all), or show the
@@ -79,6 +82,12 @@ pub(crate) struct CurveArgs {
     /// Number of seeds for each point, from --seed on.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: u32,
+    /// Run only the K-th of N parts of the seeds, and print what --merge takes.
+    #[arg(long, value_name = "K/N", conflicts_with_all = ["figure", "print_room", "merge", "out", "json"])]
+    pub(crate) shard: Option<Shard>,
+    /// Run nothing: show the sweep whose parts --shard has printed to these files. The options of the sweep are given again.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["figure", "print_room"], value_hint = ValueHint::FilePath)]
+    pub(crate) merge: Vec<PathBuf>,
     /// Make the server unreachable AT this time after the first call, for LENGTH (2s:10s).
     #[arg(long, value_name = "AT:LENGTH", value_parser = parse_outage)]
     pub(crate) outage: Vec<(Duration, Duration)>,

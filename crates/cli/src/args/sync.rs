@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
+use nfs_files::copy::Shard;
 
 use super::copy::SparseWhen;
 use super::{Completes, ConnectionArgs, FilterArgs, HabitArgs, OutputArgs};
@@ -64,6 +65,9 @@ pub(crate) struct SyncArgs {
     /// Copy up to N files at once.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
+    /// Copy only the K-th of N parts of the files. N runs, anywhere, that differ only in K copy together what one run copies; --delete needs a last run without --shard.
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
     /// Name each file that is copied or deleted, and say why.
     #[arg(short, long, visible_short_alias = 'i', alias = "itemize-changes", conflicts_with = "quiet")]
     pub(crate) verbose: bool,
@@ -159,4 +163,5 @@ Examples:
   nfsw sync ~/Pictures nas:/backup --delete --max-delete 100
   nfsw sync nas:/srv/music ~/Music --exclude '*.flac'
   nfsw sync . nas:/home/me/project --gitignore --exclude /.git
+  nfsw sync --shard 2/4 /data nas:/backup        the second of four runs
   nfsw sync nas:/srv/photos nas2:/srv/photos";

@@ -75,6 +75,7 @@ fn check(arguments: &CpArgs) -> anyhow::Result<Options> {
         verify: arguments.verify,
         dry_run: arguments.dry_run,
         filter: filter(&arguments.filter)?,
+        shard: arguments.shard,
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
         ..Options::new(sources, target(&arguments.destination)?)

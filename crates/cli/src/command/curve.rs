@@ -13,9 +13,10 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use linkemu::LinkConfig;
+use nfs_files::copy::Shard;
 use nfs_wireless_client::{BlockSize, RetryPolicy, Window};
 use testbed::{
-    Operation, Outage, Plan, Room, Row, Transport,
+    Operation, Outage, Parts, Plan, Room, Row, Samples, Sweep, Transport,
     figures::{self, Figure, link_files},
     report,
 };
@@ -59,8 +60,14 @@ fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
         plan.check().map_err(|error| Failure::usage(error.to_string()))?;
     }
     let (runs, seed) = (arguments.runs, arguments.link.seed);
-    let (samples, interrupted) =
-        watched(plans.len() * runs as usize, |done| testbed::sweep(&plans, seed, runs, done))?;
+    if let Some(shard) = arguments.shard {
+        return part(arguments, &plans, shard);
+    }
+    let (samples, interrupted) = if arguments.merge.is_empty() {
+        watched(plans.len() * runs as usize, |done| testbed::sweep(&plans, seed, runs, done))?
+    } else {
+        (merged(arguments, &plans)?.into_iter().map(Some).collect(), false)
+    };
     let rows: Vec<Row> = plans
         .iter()
         .zip(&samples)
@@ -75,6 +82,38 @@ fn run(arguments: &CurveArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Done)
+}
+
+/// Runs a part of the seeds, and prints what they show for a later run that merges all parts.
+fn part(arguments: &CurveArgs, plans: &[Plan], shard: Shard) -> anyhow::Result<Exit> {
+    let head = sweep_of(arguments, plans);
+    let indexes: Vec<u32> = (0..head.runs).filter(|index| shard.has_index((*index).into())).collect();
+    let (samples, interrupted) =
+        watched(plans.len() * indexes.len(), |done| testbed::sweep_part(plans, head.seed, &indexes, done))?;
+    let Some(samples) = samples.into_iter().collect::<Option<Vec<_>>>().filter(|_| !interrupted) else {
+        eprintln!("nfsw: interrupted: a part that is not complete is of no use");
+        return Ok(Exit::Interrupted);
+    };
+    print_all(&testbed::part_lines(&head, &shard.to_string(), &samples))?;
+    Ok(Exit::Done)
+}
+
+/// Reads all parts of a sweep.
+fn merged(arguments: &CurveArgs, plans: &[Plan]) -> anyhow::Result<Vec<Samples>> {
+    let mut parts = Parts::new(sweep_of(arguments, plans));
+    for file in &arguments.merge {
+        let text = fs::read_to_string(file).map_err(|error| local(file, &error))?;
+        parts.add(&text).map_err(|error| Failure::usage(format!("{}: {error}", show(file))))?;
+    }
+    parts.finish().map_err(|error| Failure::usage(format!("--merge: {error}")))
+}
+
+/// Returns what tells a sweep from others: all that its options have become.
+fn sweep_of(arguments: &CurveArgs, plans: &[Plan]) -> Sweep {
+    let text = format!("{} {plans:?}", env!("CARGO_PKG_VERSION"));
+    let digits = blake3::hash(text.as_bytes()).to_hex();
+    let (points, runs, seed) = (plans.len(), arguments.runs, arguments.link.seed);
+    Sweep { options: digits[..16].to_owned(), points, runs, seed }
 }
 
 /// Runs published figures again.

@@ -75,6 +75,7 @@ fn check(arguments: &SyncArgs) -> anyhow::Result<Options> {
             delete: arguments.delete,
             max_delete: arguments.max_delete,
         }),
+        shard: arguments.shard,
         jobs: arguments.jobs.into(),
         rate_limit: arguments.bwlimit,
         ..Options::sync(source, destination)

@@ -32,6 +32,7 @@ mod resume_names;
 mod rsync_patterns;
 mod serve_attacked;
 mod server_restart;
+mod shards;
 mod sparse;
 mod sync_again;
 mod target_links;

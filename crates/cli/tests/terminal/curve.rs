@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Read,
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -23,6 +24,43 @@ fn every_combination_is_a_row_and_the_plots_are_beside_them() {
         assert!(fs::metadata(directory.path().join(file)).unwrap().len() > 500, "{file}");
     }
     assert_eq!(ok([&arguments[..], &["--json"]].concat()), text, "the same seeds, the same numbers");
+}
+
+#[test]
+fn parts_of_a_sweep_are_merged_into_the_bytes_of_one_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let sweep =
+        ["curve", "--bad", "0,80", "--transport", "udp,auto", "--size", "64K", "--runs", "5", "--seed", "3"];
+    let run = |more: &[&str]| ok([&sweep[..], more].concat());
+    let files: Vec<_> = (1..=3).map(|number| at(&format!("{number}.jsonl"))).collect();
+    for (number, file) in files.iter().enumerate() {
+        fs::write(file, run(&["--shard", &format!("{}/3", number + 1)])).unwrap();
+    }
+    let merge: Vec<_> = ["--merge"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    assert_eq!(run(&merge), run(&[]));
+    let [one, merged] = ["one", "merged"].map(at);
+    assert_eq!(run(&[&merge[..], &["--json", "--out", &merged]].concat()), run(&["--json", "--out", &one]));
+    for file in ["index.html", "curve.csv", "curve.json", "curve.svg", "curve.png"] {
+        let [one, merged] = [&one, &merged].map(|it| fs::read(Path::new(it).join(file)).unwrap());
+        assert!(one == merged, "{file}");
+    }
+
+    fs::write(at("cut"), &fs::read(&files[0]).unwrap()[..500]).unwrap();
+    for (arguments, part) in [
+        (&["--merge", &files[0], &files[2]][..], "in none of the files, which are the parts 1/3, 3/3"),
+        (&["--size", "32K", "--merge", &files[0]], "is part of another sweep; repeat the options"),
+        (&["--merge", &at("cut")], "ends early"),
+        (&["--merge", &at("one/index.html")], "line 1: is not what --shard prints"),
+        (&["--shard", "4/3"], "K from 1 to N"),
+        (&["--shard", "1/3", "--json"], "--json"),
+    ] {
+        let options =
+            if arguments[0] == "--size" { &["curve", "--bad", "0,80", "--runs", "5"][..] } else { &sweep };
+        let output = nfsw([options, arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
 }
 
 #[test]

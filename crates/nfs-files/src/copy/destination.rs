@@ -190,6 +190,18 @@ impl Place {
         }
     }
 
+    /// Removes links and the beginnings of small files that earlier runs, which had other numbers, have left in the directory; those of
+    /// large files are resumed. Whether there were any.
+    pub(super) async fn remove_left(&mut self, tags: &Tags) -> bool {
+        let Self::Remote(place) = self else { return false };
+        let left = place.take_left(|name| tags.is_of_earlier(name));
+        for name in &left {
+            // What cannot be removed is in nobody's way.
+            let _ = place.client.remove(place.handle, name).await;
+        }
+        !left.is_empty()
+    }
+
     /// Takes the mark of an unfinished copy off the directory, if it has it.
     pub(super) async fn remove_mark(&self, context: Context<'_>) -> Result<()> {
         match self {

@@ -74,6 +74,10 @@ impl Run<'_> {
             if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
                 continue;
             }
+            let is_followed = node.kind == Kind::Symlink && self.copy.links == Links::All;
+            if !is_followed && !self.is_of_shard(&node, &path) {
+                continue;
+            }
             if reserved.contains(untagged(&name)) || (is_part && is_ours(&name)) {
                 if is_part || node.kind != Kind::File {
                     let text = format!("{node}: skipped: the copy of a file beside it needs this name");
@@ -84,7 +88,7 @@ impl Run<'_> {
                 self.skip(&node, &frame.place.name(&name), Skip::Partial)?;
                 continue;
             }
-            if node.kind == Kind::Symlink && self.copy.links == Links::All {
+            if is_followed {
                 node = match self.followed(node, frame).await {
                     Ok(node) => node,
                     Err(error) => {
@@ -98,6 +102,9 @@ impl Run<'_> {
                 && !node.is_on_file_system_of(&directory)
             {
                 filter.leave(&path);
+                continue;
+            }
+            if !self.is_of_shard(&node, &path) {
                 continue;
             }
             if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {

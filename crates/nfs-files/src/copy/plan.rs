@@ -145,7 +145,9 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
     let ahead = match &sources[..] {
         _ if must_be_directory => None,
         // What an interrupted run has copied may be left out.
-        [source] if copy.sources.len() == 1 && !copy.keeps_list() => Ahead::of(copy, tags, &source.node),
+        [source] if copy.sources.len() == 1 && copy.shard.is_none() && !copy.keeps_list() => {
+            Ahead::of(copy, tags, &source.node)
+        }
         _ => None,
     };
     // What is copied as a link, or cannot become a file, does not go through a link.
@@ -158,11 +160,18 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         }
     };
     let are_several = |sources: &[Source]| sources.len().max(copy.sources.len()) > 1;
+    // Whether it exists must be the same for each of the shards.
+    let must_exist =
+        must_be_directory || copy.shard.is_some() && copy.sync.is_none() && !copy.is_whole_target;
     match destination {
         Destination::Inside(place, clean_up) => {
             let are_many =
                 sources.len() > MOST_LOOKED_UP || sources.iter().any(|source| source.name.is_none());
-            let place = if copy.sync.is_some() || are_many { place.listed(context).await? } else { place };
+            let mut place =
+                if copy.sync.is_some() || are_many { place.listed(context).await? } else { place };
+            if !copy.dry_run {
+                place.remove_left(tags).await;
+            }
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = state::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
             let key = state::key([&place.resume_key(None)[..], &keys.concat(), &names]);
@@ -170,8 +179,7 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         }
         // Also when all but one are missing: what was asked for cannot be meant.
         Destination::Named(place, name)
-            if (are_several(&sources) || must_be_directory)
-                && place.present(context, &name).await?.is_none() =>
+            if (are_several(&sources) || must_exist) && place.present(context, &name).await?.is_none() =>
         {
             let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
             let there = &copy.destination;
@@ -187,6 +195,10 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         Destination::Named(..) if must_be_directory => {
             Err(Error::usage(format!("{}: is not a directory", copy.destination)))
         }
+        Destination::Output(_) if copy.shard.is_some() => {
+            let text = format!("--shard divides the files of a tree; {} is no directory", copy.destination);
+            Err(Error::usage(text))
+        }
         Destination::Output(output) => {
             let Source { node, .. } = sources.remove(0);
             match node.kind {
@@ -198,7 +210,12 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
             let key = state::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
-            let (frame, name) = (Rc::new(Frame::above_target(place)), Some(name));
+            let frame = match copy.shard {
+                None => Frame::above_target(place),
+                // No shard knows when the others are complete.
+                Some(_) => Frame::top(place),
+            };
+            let (frame, name) = (Rc::new(frame), Some(name));
             let works = vec![Work { node, frame, name, is_named: true, rest: None }];
             Ok(Plan::Files { key, works, clean_up: None })
         }
@@ -227,6 +244,15 @@ fn check(copy: &Options) -> Result<()> {
             None => format!("{both}: use cp"),
         };
         return Err(Error::usage(text));
+    }
+    if copy.shard.is_some() {
+        if copy.sync.is_some_and(|sync| sync.delete) {
+            let text = "--shard deletes nothing: a last run with --delete and without --shard does that";
+            return Err(Error::usage(text));
+        }
+        if copy.sources.iter().chain([&copy.destination]).any(|target| *target == Target::Standard) {
+            return Err(Error::usage("--shard divides the files of a tree; - is none"));
+        }
     }
     let from_standard = copy.sources.contains(&Target::Standard);
     if from_standard && copy.sources.len() > 1 {

@@ -21,6 +21,17 @@ use crate::{
     local,
 };
 
+/// What a directory gets when everything in it is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::copy) enum Last {
+    /// Mode, times and owner of its source.
+    Source,
+    /// The mode of a new directory, if it was made with a wider one.
+    Mode,
+    /// Nothing.
+    Nothing,
+}
+
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
 /// mode and times.
 #[derive(Debug)]
@@ -122,12 +133,15 @@ impl Frame {
         name: Option<&[u8]>,
         source: Attributes,
         was: Option<Attributes>,
-        preserve: bool,
+        last: Last,
     ) -> Self {
         let plain = source.mode & 0o777 & !local::umask();
         let was_widened = place.was_created() && plain != plain | 0o700;
-        let last =
-            if preserve { Some(source) } else { was_widened.then_some(Attributes { mode: plain, ..source }) };
+        let last = match last {
+            Last::Source => Some(source),
+            Last::Mode => was_widened.then_some(Attributes { mode: plain, ..source }),
+            Last::Nothing => None,
+        };
         let relative = name.map(|name| filter::below(&parent.relative, name)).unwrap_or_default();
         let (source, ignores) = (Some(source.file), RefCell::new(parent.ignores()));
         let (given, parent) = (parent.given.below(name), Some(Rc::clone(parent)));
@@ -165,6 +179,20 @@ impl Frame {
         frames
             .filter(|frame| !frame.relative.is_empty())
             .any(|frame| frame.parent.as_ref().is_some_and(|above| frame.place.is_mounted_in(&above.place)))
+    }
+
+    /// Lets its owner change what is in it once more, where that is not as its source has it; false where it is.
+    pub(in crate::copy) async fn widen_again(&self, context: Context<'_>) -> bool {
+        let Some(last) = self.last.filter(|last| last.mode & 0o300 != 0o300) else { return false };
+        self.note_change();
+        // If that is refused, so is what follows, which is then reported.
+        let _ = self.place.set_last(context, Attributes { mode: last.mode | 0o300, ..last }, false).await;
+        true
+    }
+
+    /// Notes that something in the directory has changed.
+    pub(in crate::copy) fn note_change(&self) {
+        self.is_touched.set(true);
     }
 
     /// Whether anything in the directory has changed.

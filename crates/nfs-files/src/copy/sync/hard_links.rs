@@ -70,10 +70,8 @@ impl Run<'_> {
                 let (there, first) = &first[&node.attributes.file];
                 let share = Share::new(self.context.servers.activity(), node.expected_bytes());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
-                end = self
-                    .make_hard_link(sync, item, there, first)
-                    .await
-                    .or_else(|it| self.context.events.fail(it));
+                let make = async || self.make_hard_link(sync, item, there, first).await;
+                end = self.in_open(&frame, make).await.or_else(|it| self.context.events.fail(it));
             }
             end = end.and(self.release(frame).await);
         }
