@@ -32,4 +32,14 @@ pub(crate) struct ShareArgs {
     /// Address and port to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7049", value_parser = units::parse_listen)]
     pub(crate) listen: SocketAddr,
+    /// Also show the files to browsers, over HTTP, without encryption; it listens on ADDR:PORT [default: 0.0.0.0:7080].
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0.0.0.0:7080",
+        value_parser = units::parse_listen
+    )]
+    pub(crate) web: Option<SocketAddr>,
 }

@@ -1,6 +1,7 @@
 //! `nfsw share`: a directory for people nearby who have a code, until a time.
 
 mod kept;
+mod web;
 
 use std::{
     collections::BTreeSet,
@@ -12,10 +13,13 @@ use std::{
 };
 
 use jiff::{Timestamp, tz::TimeZone};
-use nfs_share::{Event, Member, MemberId, Share, Sharer};
+use nfs_share::{Event, Identity, Member, MemberId, Share, Sharer};
 use nfs_wireless_server::{Access, Directory, DirectoryConfig};
 
-use self::kept::{Kept, Run};
+use self::{
+    kept::{Kept, Run},
+    web::Web,
+};
 use crate::{
     args::{OutputArgs, ShareArgs},
     error::{io_text, local, show},
@@ -76,7 +80,7 @@ async fn share(
     let now = Instant::now();
     let before = kept.and_then(|kept| kept.load(now));
     let until = before.as_ref().map_or(now + arguments.lifetime, |run| run.until);
-    let identity = before.as_ref().map_or_else(nfs_share::Identity::draw, |run| run.identity.clone());
+    let identity = before.as_ref().map_or_else(Identity::draw, |run| run.identity.clone());
     let title = arguments.name.clone().unwrap_or_else(|| name(directory));
     let mut listen = arguments.listen;
     if let Some(run) = &before {
@@ -87,6 +91,7 @@ async fn share(
         .map_err(|error| cannot_listen(listen, &error))?;
     let before = before.map_or_else(Vec::new, |run| run.members);
     let people = admit(&share, directory, persons, before, until)?;
+    let web = show_to_browsers(arguments, &title, &identity, &share, directory, &people).await?;
     let keep = |share: &Share| {
         let members = people.iter().filter_map(|(id, _)| share.member(*id)).collect();
         let run = Run { identity: identity.clone(), port: share.local_addr().port(), until, members };
@@ -98,7 +103,10 @@ async fn share(
     let addresses = addresses(share.local_addr());
     let mut said =
         format!("sharing {} until {}, read-only; Ctrl-C ends it\n", show(directory), clock_time(until));
-    people.iter().for_each(|(id, person)| said.push_str(&invitation(&share, *id, person, &addresses)));
+    for (id, person) in &people {
+        said.push_str(&invitation(&share, *id, person, &addresses));
+        web.iter().for_each(|web| said.push_str(&web.invitation(*id)));
+    }
     reporter.print(said.as_bytes())?;
     tokio::pin!(ended);
     let exit = loop {
@@ -121,6 +129,9 @@ async fn share(
         if read > 0 {
             let _ = writeln!(said, "{} read {read} bytes", person.shown());
         }
+    }
+    if let Some(web) = web {
+        web.end().await;
     }
     share.end().await;
     if let Some(kept) = kept {
@@ -152,6 +163,23 @@ fn admit<'a>(
         Ok((id, person))
     });
     admitted.collect()
+}
+
+/// With `--web`: shows the same files to the same people's browsers.
+async fn show_to_browsers(
+    arguments: &ShareArgs,
+    title: &str,
+    identity: &Identity,
+    share: &Share,
+    directory: &Path,
+    people: &[(MemberId, &Person)],
+) -> anyhow::Result<Option<Web>> {
+    let Some(listen) = arguments.web else { return Ok(None) };
+    let web = Web::bind(listen, title, identity, addresses).await?;
+    for (id, person) in people {
+        web.admit(*id, files(directory, person)?, share.term(*id));
+    }
+    Ok(Some(web))
 }
 
 fn warn_not_kept(reporter: &Reporter, error: &std::io::Error) {
