@@ -28,10 +28,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
 
 # Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping, ip and ss,
-# what a virtual machine takes, and the shells whose completions are tried.
-packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 git rsync qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish)
+# what a virtual machine takes, the shells whose completions are tried, and what takes files from a web page and archives apart.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 git rsync qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish curl unzip)
 libraries=(nfs-wire nfs-wireless-server linkemu)
-published=(nfs-wire nfs-proto nfs-cache nfs-wireless-client nfs-wireless-server nfs-files nfs-mount nfs-object-store nfs-share linkemu testbed nfsw)
+published=(nfs-wire nfs-proto nfs-cache nfs-wireless-client nfs-wireless-server nfs-files nfs-mount nfs-object-store nfs-share nfs-web linkemu testbed nfsw)
 
 check_packages() {
   local missing=()
@@ -66,8 +66,8 @@ check_doc() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
 check_test() { RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test --workspace --no-fail-fast; }
 
 check_long() {
-  # nfsw mount is measured beside another one.
-  local packages=("${packages[@]}" rclone fuse3)
+  # nfsw mount is measured beside another one; the page of nfsw share --web is tried in a browser.
+  local packages=("${packages[@]}" rclone fuse3 chromium chromium-driver)
   check_packages || return
   cargo test --workspace --no-fail-fast -- --ignored --nocapture --test-threads 1 --skip serve_until_input_ends --skip unfs3 --skip beside_nfs_cp --skip public_interfaces_show
 }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const MEMBERS: [&str; 12] = [
+const MEMBERS: [&str; 13] = [
     "nfs-wire",
     "nfs-proto",
     "nfs-cache",
@@ -15,6 +15,7 @@ const MEMBERS: [&str; 12] = [
     "nfs-mount",
     "nfs-object-store",
     "nfs-share",
+    "nfs-web",
     "nfs-wireless-server",
     "linkemu",
     "testbed",
@@ -35,6 +36,7 @@ fn crates_depend_in_one_direction_only() {
         ),
         ("nfs-object-store", vec!["nfs-wireless-client"]),
         ("nfs-share", vec!["nfs-wireless-client", "nfs-wireless-server"]),
+        ("nfs-web", vec!["nfs-wireless-server"]),
         ("nfs-wireless-server", vec!["nfs-wire"]),
         ("linkemu", vec![]),
         ("testbed", vec!["nfs-wire", "nfs-proto", "nfs-cache", "nfs-wireless-server", "linkemu"]),
@@ -45,6 +47,7 @@ fn crates_depend_in_one_direction_only() {
                 "nfs-files",
                 "nfs-mount",
                 "nfs-share",
+                "nfs-web",
                 "nfs-wireless-client",
                 "nfs-wireless-server",
                 "linkemu",

@@ -10,12 +10,13 @@ use std::{
 use serde_json::Value;
 
 /// What each library may show, besides the standard library and itself.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("nfs-wire", &["nfs3_types"]),
     ("nfs-proto", &["bytes", "nfs3_types", "nfs_wire"]),
     ("nfs-cache", &["bytes", "nfs_proto", "nfs_wire"]),
     ("nfs-wireless-client", &["bytes", "nfs3_types", "nfs_proto", "nfs_wire", "tokio"]),
     ("nfs-share", &["nfs_wireless_client", "nfs_wireless_server", "tokio", "zeroize"]),
+    ("nfs-web", &["nfs_wireless_server"]),
     ("nfs-object-store", &["bytes", "futures_core", "nfs_wire", "nfs_wireless_client", "object_store"]),
     ("nfs-wireless-server", &["nfs3_types", "nfs_wire", "tokio"]),
     ("linkemu", &["bytes", "tokio"]),

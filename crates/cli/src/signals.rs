@@ -91,6 +91,24 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
+/// As [`interrupted`], and when the terminal goes, unless the process was started to go on without it.
+pub(crate) fn ended() -> impl Future<Output = ()> {
+    let interrupted = interrupted();
+    let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));
+    async move {
+        let hung_up = async {
+            match hangup {
+                Some(Ok(mut hangup)) => drop(hangup.recv().await),
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = interrupted => {}
+            () = hung_up => {}
+        }
+    }
+}
+
 /// Returns when a command that runs for `lifetime`, or for ever, is over, and how it ended; signals
 /// count once this is awaited.
 pub(crate) async fn end_of(lifetime: Option<Duration>) -> Exit {
@@ -122,7 +140,6 @@ pub(crate) fn again() -> String {
 }
 
 /// Whether this process was started to go on when its terminal is closed, as by nohup(1) (proc_pid_status(5), Linux).
-#[cfg(mount)]
 pub(crate) fn ignores_hangup() -> bool {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

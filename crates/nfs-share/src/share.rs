@@ -149,6 +149,12 @@ impl Share {
         self.inner.sharer().members().find(|member| member.id == id).cloned()
     }
 
+    /// Returns what tells until when a member may read; it tells `None` once that is over, for other servers of the same files.
+    pub fn term(&self, id: MemberId) -> impl Fn() -> Option<Instant> + Send + Sync + 'static {
+        let inner = Arc::downgrade(&self.inner);
+        move || inner.upgrade()?.sharer().members().find(|member| member.id == id).map(|member| member.until)
+    }
+
     /// Returns from where a member was heard last, and when.
     pub fn heard(&self, id: MemberId) -> Option<(Instant, SocketAddr)> {
         self.inner.sharer().heard(id)

@@ -38,9 +38,9 @@ pub(crate) struct ShareArgs {
     /// What those who have a code see as the name of the share [default: the name of DIR].
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
-    /// Address and port to listen on; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7049", value_parser = units::parse_listen)]
-    pub(crate) listen: SocketAddr,
+    /// Address and port to listen on; port 0 takes any free one [default: 0.0.0.0:7049, or where it was before it was killed].
+    #[arg(long, value_name = "ADDR:PORT", value_parser = units::parse_listen)]
+    pub(crate) listen: Option<SocketAddr>,
     /// End when nobody has read anything for this long.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, conflicts_with_all = CHANGES)]
     pub(crate) idle: Option<Duration>,
@@ -56,6 +56,17 @@ pub(crate) struct ShareArgs {
     /// Let all who may read do so for this time longer.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) extend: Option<Duration>,
+    /// Also show the files to browsers, over HTTP, without encryption; it listens on ADDR:PORT [default: 0.0.0.0:7080].
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        conflicts_with_all = CHANGES,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0.0.0.0:7080",
+        value_parser = units::parse_listen
+    )]
+    pub(crate) web: Option<SocketAddr>,
 }
 
 /// Options that are for a share that runs.

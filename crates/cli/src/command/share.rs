@@ -3,14 +3,16 @@
 mod control;
 mod kept;
 mod people;
+mod sleep;
+mod web;
 
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
     future::pending,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nfs_share::{Identity, Share, Sharer};
@@ -20,17 +22,23 @@ use self::{
     control::Question,
     kept::{Kept, Run},
     people::{People, Person, clock_time},
+    sleep::Sleep,
+    web::Web,
 };
 use crate::{
     args::{OutputArgs, ShareArgs},
     error::{io_text, local, show},
     exit::{Exit, Failure},
     report::Reporter,
-    signals::interrupted,
+    shares::PORT,
+    signals::ended,
     sockets::Asker,
     summary::Summary,
     units,
 };
+
+/// How often it is looked whether the machine has slept.
+const SECOND: Duration = Duration::from_secs(1);
 
 pub(super) fn execute(arguments: &ShareArgs) -> Exit {
     let reporter = Reporter::new(&OutputArgs::default(), Instant::now());
@@ -78,22 +86,24 @@ async fn share(
     kept: Option<&Kept>,
     reporter: &Reporter,
 ) -> anyhow::Result<Exit> {
-    let ended = interrupted();
+    let ended = ended();
     let now = Instant::now();
-    let mut listen = arguments.listen;
-    let (identity, until, before) = match kept.and_then(|kept| kept.load(now)) {
-        Some(Run { identity, port, until, people }) => {
-            listen.set_port(port);
-            (identity, until, people)
-        }
-        None => (Identity::draw(), now + arguments.lifetime, Vec::new()),
+    let until = now + arguments.lifetime;
+    let (identity, port, before) = match kept.and_then(|kept| kept.load(now)) {
+        Some(Run { identity, port, people }) => (identity, port, people),
+        None => (Identity::draw(), PORT, Vec::new()),
     };
+    let listen = arguments.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, port).into());
     let title = arguments.name.clone().unwrap_or_else(|| name(directory));
     let (share, events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await
         .map_err(|error| cannot_listen(listen, &error))?;
-    let addresses = addresses(share.local_addr());
-    let people = People::admit(share, directory, addresses, typed, before, until)?;
+    let web = match arguments.web {
+        Some(listen) => Some(Web::bind(listen, &title, &identity, addresses).await?),
+        None => None,
+    };
+    let reachable = addresses(share.local_addr());
+    let people = People::admit(share, web, (directory, reachable), typed, before, until)?;
     let until = clock_time(people.until().unwrap_or(until));
     let said = format!("sharing {} until {until}, read-only; Ctrl-C ends it\n", show(directory));
     reporter.print((said + &people.invitations()).as_bytes())?;
@@ -102,7 +112,7 @@ async fn share(
     running.keep();
     let exit = running.until_its_end(arguments, ended, events, questions).await?;
     let said = running.people.totals();
-    running.people.share.end().await;
+    running.people.end().await;
     if let Some(kept) = kept {
         kept.remove();
     }
@@ -131,6 +141,8 @@ impl Running<'_> {
         mut questions: UnboundedReceiver<Asker>,
     ) -> anyhow::Result<Exit> {
         tokio::pin!(interrupted);
+        let mut sleep = Sleep::new();
+        let mut seconds = tokio::time::interval(SECOND);
         let mut is_over = self.people.share.members().is_empty();
         while !is_over {
             let idle_at =
@@ -150,6 +162,8 @@ impl Running<'_> {
                     is_over = self.people.share.members().is_empty();
                 }
                 Some(asker) = questions.recv() => self.take(asker).await?,
+                // Timers stand still while the machine sleeps, and the time that was said does not.
+                _ = seconds.tick() => self.people.shorten(sleep.take()),
                 () = idle => {
                     let heard = self.people.heard().unwrap_or(self.used).max(self.used);
                     if Some(heard) <= arguments.idle.and_then(|idle| Instant::now().checked_sub(idle)) {
@@ -193,9 +207,11 @@ impl Running<'_> {
 
     /// Keeps what the same command resumes.
     fn keep(&self) {
-        let Some(until) = self.people.until() else { return };
+        if self.people.until().is_none() {
+            return;
+        }
         let (identity, people) = (self.identity.clone(), self.people.known());
-        let run = Run { identity, port: self.people.share.local_addr().port(), until, people };
+        let run = Run { identity, port: self.people.share.local_addr().port(), people };
         if let Some(Err(error)) = self.kept.map(|kept| kept.save(&run)) {
             warn_not_kept(self.reporter, &error);
         }

@@ -6,6 +6,7 @@ mod control;
 #[path = "../common/mounted.rs"]
 mod mounted;
 mod mounts;
+mod web;
 
 use std::{
     fs,

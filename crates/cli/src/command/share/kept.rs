@@ -30,7 +30,6 @@ pub(super) struct Kept {
 pub(super) struct Run {
     pub(super) identity: Identity,
     pub(super) port: u16,
-    pub(super) until: Instant,
     /// In the order of the list.
     pub(super) people: Vec<Known>,
 }
@@ -53,7 +52,9 @@ impl Kept {
     pub(super) fn load(&self, now: Instant) -> Option<Run> {
         let bytes = read_private(&self.directory.join(self.name.as_bytes()), MAX_BYTES).ok()?;
         let value: Value = serde_json::from_slice(&bytes).ok()?;
-        let until = instant(&value["until"], now)?;
+        // Nobody knows what time has passed since, if the clock was set back.
+        let kept = UNIX_EPOCH.checked_add(Duration::from_secs(value["kept"].as_u64()?))?;
+        SystemTime::now().duration_since(kept).ok()?;
         let identity = Identity::from_bytes(&bytes_of(&value["identity"])?);
         let people = value["people"].as_array()?.iter().map(|person| read_known(person, now));
         let people: Vec<Known> = people.collect::<Option<_>>()?;
@@ -62,7 +63,7 @@ impl Kept {
             return None;
         }
         let port = u16::try_from(value["port"].as_u64()?).ok()?;
-        Some(Run { identity, port, until, people })
+        Some(Run { identity, port, people })
     }
 
     /// Keeps a run.
@@ -70,7 +71,7 @@ impl Kept {
         let value = json!({
             "identity": hex(&run.identity.to_bytes()[..]),
             "port": run.port,
-            "until": wall(run.until),
+            "kept": wall(Instant::now()),
             "people": run.people.iter().map(write_known).collect::<Vec<_>>(),
         });
         self.directory.replace(self.name.as_bytes(), value.to_string().as_bytes())

@@ -12,6 +12,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use nfs_share::{Event, Member, MemberId, Share};
 use nfs_wireless_server::{Access, Directory, DirectoryConfig};
 
+use super::web::Web;
 use crate::{
     error::{local, show},
     exit::{Exit, Failure},
@@ -49,6 +50,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct People<'a> {
     pub(super) share: Share,
+    web: Option<Web>,
     directory: &'a Path,
     /// Where the share can be reached.
     addresses: Vec<SocketAddr>,
@@ -119,13 +121,13 @@ impl<'a> People<'a> {
     /// now is not let in any more, and who was stopped stays so.
     pub(super) fn admit(
         share: Share,
-        directory: &'a Path,
-        addresses: Vec<SocketAddr>,
+        web: Option<Web>,
+        (directory, addresses): (&'a Path, Vec<SocketAddr>),
         typed: &[Person],
         before: Vec<Known>,
         until: Instant,
     ) -> anyhow::Result<Self> {
-        let mut people = Self { share, directory, addresses, listed: Vec::new() };
+        let mut people = Self { share, web, directory, addresses, listed: Vec::new() };
         let (mut ids, mut allowed) = (BTreeMap::new(), Vec::new());
         // First, so that their codes are not given to others.
         for Known { person, origin, member } in before {
@@ -136,7 +138,10 @@ impl<'a> People<'a> {
                 (None, Origin::Typed) => continue,
             };
             let id = member.as_ref().map(|member| member.id);
-            if let Some(member) = member {
+            if let Some(mut member) = member {
+                if now.is_some() {
+                    member.until = member.until.min(until);
+                }
                 people.share.restore(member, person.files(directory)?);
             }
             ids.insert(person.name.clone(), id);
@@ -152,12 +157,40 @@ impl<'a> People<'a> {
             people.listed.push(Listed { person: person.clone(), origin: Origin::Typed, id });
         }
         people.listed.extend(allowed);
+        people.listed.iter().try_for_each(|listed| people.show_to_browser(listed))?;
         Ok(people)
     }
 
     /// Returns what is shared.
     pub(super) const fn directory(&self) -> &Path {
         self.directory
+    }
+
+    /// With `--web`: shows the same files to the same person's browser.
+    fn show_to_browser(&self, listed: &Listed) -> anyhow::Result<()> {
+        if let (Some(web), Some(id)) = (&self.web, listed.id) {
+            web.admit(id, listed.person.files(self.directory)?, self.share.term(id));
+        }
+        Ok(())
+    }
+
+    /// Takes the time that the machine has slept off the time of all.
+    pub(super) fn shorten(&self, by: Duration) {
+        // Two clocks are never read at once.
+        if by < Duration::from_millis(100) {
+            return;
+        }
+        for member in self.share.members() {
+            self.share.extend(member.id, member.until.checked_sub(by).unwrap_or_else(Instant::now));
+        }
+    }
+
+    /// Says goodbye to all.
+    pub(super) async fn end(self) {
+        if let Some(web) = self.web {
+            web.end().await;
+        }
+        self.share.end().await;
     }
 
     /// Returns what is to be kept.
@@ -197,10 +230,12 @@ impl<'a> People<'a> {
             }
             listed.person = person;
             self.share.extend(member.id, until);
+            self.show_to_browser(&self.listed[at])?;
             return Ok(format!("{} may read until {}\n", self.listed[at].person.shown(), clock_time(until)));
         }
         let id = Some(self.share.invite(until, files));
         let listed = Listed { person, origin: Origin::Allowed, id };
+        self.show_to_browser(&listed)?;
         let said = self.invitation(&listed);
         match at {
             // Who was typed stays so.
@@ -246,15 +281,20 @@ impl<'a> People<'a> {
         let Some(member) = self.member(listed) else {
             return format!("\n{} was stopped; --allow lets in again\n", person.shown());
         };
-        let Some(code) = member.code else {
-            return match member.key {
-                Some(_) => format!("\n{} has the code already\n", person.shown()),
-                None => format!("\nno code{whom}: others have guessed too often\n"),
-            };
+        let mut said = match (member.code, member.key) {
+            (Some(code), _) => {
+                let mut said = format!("\ncode{whom}: {code}\n");
+                for address in &self.addresses {
+                    let _ =
+                        writeln!(said, "  nfsw ls -l {code}@{address}:/\n  nfsw cp -r {code}@{address}:/ .");
+                }
+                said
+            }
+            (None, Some(_)) => format!("\n{} has the code already\n", person.shown()),
+            (None, None) => format!("\nno code{whom}: others have guessed too often\n"),
         };
-        let mut said = format!("\ncode{whom}: {code}\n");
-        for address in &self.addresses {
-            let _ = writeln!(said, "  nfsw ls -l {code}@{address}:/\n  nfsw cp -r {code}@{address}:/ .");
+        if let Some(web) = &self.web {
+            said.push_str(&web.invitation(member.id));
         }
         said
     }
