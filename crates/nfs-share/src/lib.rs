@@ -11,6 +11,7 @@
 //! | `noise` | from that key, or from keys that are known, to a session (the Noise protocol framework) |
 //! | `session` | encrypted datagrams, each of which is taken once |
 //! | `datagram` | what is on the wire before there is a session |
+//! | `answered` | which greetings were answered |
 //! | `sharer` | codes, members and their sessions |
 //! | `join` | how a receiver becomes a member, and comes back |
 //! | `share`, `channel` | either end on a socket (features `sharer`, `receiver`) |
@@ -60,6 +61,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answered;
 #[cfg(feature = "receiver")]
 mod channel;
 mod code;
