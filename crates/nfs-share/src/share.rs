@@ -183,7 +183,7 @@ impl Share {
 
     fn open(&self, id: MemberId, files: impl Vfs + 'static) {
         let mut config = ServiceConfig::default();
-        // Whoever speaks in a session has shown that it receives there.
+        // Whoever speaks in a session has received its welcome; a session continues from any address.
         config.validates_addresses = false;
         let seed = u64::from_le_bytes(crate::random());
         let service = Service::new(config, files, seed, clock()).expect("a valid configuration");
