@@ -27,6 +27,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How long a lost session is asked for again before the next datagram is a reason to do so once more.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
+/// How long a session is not taken for lost after something came in it.
+const LOST_TIME: Duration = Duration::from_millis(100);
+
 /// What a receiver has to show.
 #[derive(Clone, Debug)]
 pub enum Greeting {
@@ -67,7 +70,11 @@ struct State {
     session: Option<Arc<Session>>,
     met: Option<Met>,
     until: Option<Instant>,
+    /// When a datagram of the session was opened last.
+    heard: Option<Instant>,
     end: Option<Arc<io::Error>>,
+    /// The code was refused: it is not shown again, which would be another guess.
+    refused: bool,
     /// A session is being asked for in place of one that was lost.
     is_returning: bool,
 }
@@ -87,7 +94,16 @@ impl ShareChannel {
         label: &str,
         joined: impl Fn(&Joined) + Send + Sync + 'static,
     ) -> Self {
-        let state = State { greeting, session: None, met: None, until: None, end: None, is_returning: false };
+        let state = State {
+            greeting,
+            session: None,
+            met: None,
+            until: None,
+            heard: None,
+            end: None,
+            refused: false,
+            is_returning: false,
+        };
         Self(Arc::new(Inner {
             address,
             label: label.to_owned(),
@@ -130,6 +146,11 @@ impl Drop for Returning {
 impl Inner {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a datagram of the session was opened a moment ago: what says that it is lost is forged.
+    fn is_heard(&self) -> bool {
+        self.state().heard.is_some_and(|heard| clock() < heard + LOST_TIME)
     }
 
     /// Becomes a member, or comes back as one.
@@ -177,21 +198,30 @@ impl Inner {
         self.bell.notify_waiters();
     }
 
+    /// Who has a session keeps it: only the end is signed.
     fn note_refusal(&self, refusal: Refusal) -> io::Error {
-        let error = || match refusal {
-            Refusal::WrongCode => io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "the code is wrong, was used already, or was withdrawn after wrong guesses; ask for a new one",
-            ),
+        match refusal {
+            Refusal::WrongCode => {
+                self.state().refused = true;
+                wrong_code()
+            }
             Refusal::Unknown => io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "the share does not know this machine; ask for a new code",
             ),
-            Refusal::Ended => ended(),
-        };
-        self.note_end(error());
-        error()
+            Refusal::Ended => {
+                self.note_end(ended());
+                ended()
+            }
+        }
     }
+}
+
+fn wrong_code() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "the code is wrong, was used already, or was withdrawn after wrong guesses; ask for a new one",
+    )
 }
 
 /// The share is over: files of it are as gone as if they had been removed.
@@ -203,6 +233,9 @@ impl Channel for ShareChannel {
     fn open(&self) -> Pin<Box<dyn Future<Output = io::Result<SocketAddr>> + Send + '_>> {
         Box::pin(async {
             let _one = self.0.joining.lock().await;
+            if self.0.state().refused {
+                return Err(wrong_code());
+            }
             if self.0.state().session.is_none() {
                 self.0.join().await?;
             }
@@ -223,14 +256,18 @@ impl Channel for ShareChannel {
 
     fn open_datagram(&self, datagram: &[u8], message: &mut Vec<u8>) -> bool {
         let Some(session) = self.0.state().session.clone() else { return false };
-        match session.open(datagram, message) {
+        let opened = session.open(datagram, message);
+        if opened.is_some() {
+            self.0.state().heard = Some(clock());
+        }
+        match opened {
             Some(Opened::Message) => return true,
             Some(Opened::Control(Control::Goodbye)) => self.0.note_end(ended()),
             Some(Opened::Control(Control::Remaining(time))) => {
                 self.0.state().until = clock().checked_add(time);
                 self.0.bell.notify_waiters();
             }
-            None if is_lost(datagram, session.id()) => self.return_to_share(),
+            None if is_lost(datagram, session.id()) && !self.0.is_heard() => self.return_to_share(),
             None => {}
         }
         false

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! No reply is longer than three times what it answers (RFC 9000 §8.1), and a proof without the cookie that was sent to the
-//! address it comes from is no guess.
+//! address it comes from is no guess: it is answered by another offer.
 
 use crate::{
     ids::{HEAD_BYTES, MemberId, SessionId},
@@ -171,8 +171,11 @@ fn put(bytes: &mut Vec<u8>, kind: u8, attempt: &Attempt, parts: &[&[u8]]) {
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
 }
 
-// A hello is answered by an offer, which is shorter.
-const _: () = assert!(8 + 2 + 16 + 16 + SHARE_BYTES <= HELLO_BYTES);
+/// Bytes of an offer.
+const OFFER_BYTES: usize = 8 + 2 + 16 + 16 + SHARE_BYTES;
+
+// A hello is answered by an offer, and so is a proof whose cookie does not fit, which has all of an offer and more.
+const _: () = assert!(OFFER_BYTES <= HELLO_BYTES);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The receiver's end: how it becomes a member, and how it comes back.
 
 use std::{
+    collections::VecDeque,
     fmt,
     time::{Duration, Instant},
 };
@@ -9,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     code::Code,
-    datagram::{Attempt, Datagram, Refusal},
+    datagram::{Attempt, Cookie, Datagram, Refusal},
     ids::{MemberId, SessionId},
     noise::{Handshake, Identity, PublicKey},
     pairing::{Pairing, Share},
@@ -22,6 +23,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(120);
 
 /// Longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Shares of the sharer that are answered: each is a guess of the code for who has made it. A sharer that is started again has
+/// another one.
+const MAX_OFFERS: usize = 3;
+
+/// After so long one more is answered.
+const OFFER_TIME: Duration = Duration::from_secs(600);
+
+/// A refusal may be forged, and the true answer comes as soon: it counts when it is repeated this long after the first.
+const REFUSED_TIME: Duration = Duration::from_millis(500);
+
+/// The same for a member, who has been let in before.
+const MEMBER_REFUSED_TIME: Duration = Duration::from_secs(5);
+
+/// Times that a handshake of a member is sent before another one is begun: the sharer answers a handshake whose session was
+/// used no more.
+const RETURN_COUNT: u32 = 16;
 
 /// What a member keeps to come back to a share. It is a secret.
 #[derive(Clone, Debug)]
@@ -78,23 +96,36 @@ pub struct Join {
     datagram: Vec<u8>,
     next: Instant,
     pause: Duration,
+    /// When it was refused first, since something else was sent.
+    refused: Option<Instant>,
     result: Option<Result<Joined, Refusal>>,
 }
 
 enum State {
-    /// A hello was sent.
-    Hello {
-        code: Code,
+    /// A hello was sent, then proofs that the code is known.
+    Code {
+        pairing: Pairing,
         share: Share,
-        pairing: Option<Pairing>,
         label: Vec<u8>,
+        proofs: VecDeque<Proof>,
     },
-    /// A handshake was begun: the other end's key is known, or will be told.
-    Handshake {
+    /// A handshake was begun among those who know each other.
+    Member {
+        member: MemberId,
+        sharer: PublicKey,
         noise: Option<Box<Handshake>>,
-        sharer: Option<PublicKey>,
+        sent: u32,
     },
     Done,
+}
+
+/// What was answered to a share of the sharer.
+struct Proof {
+    theirs: Share,
+    cookie: Cookie,
+    handshake: Vec<u8>,
+    noise: Option<Box<Handshake>>,
+    made: Instant,
 }
 
 impl fmt::Debug for Join {
@@ -109,14 +140,14 @@ impl fmt::Debug for Join {
 impl Join {
     /// Begins to become a member. The sharer is shown `label`, of which the first [`MAX_LABEL_BYTES`] count.
     pub fn with_code(code: Code, label: &str, now: Instant) -> Self {
-        let (pairing, share) = Pairing::begin(&code);
-        let number = code.number();
+        let (pairing, share) = Pairing::begin(code);
+        let number = pairing.number();
         let mut end = label.len().min(MAX_LABEL_BYTES);
         while !label.is_char_boundary(end) {
             end -= 1;
         }
         let label = label.as_bytes()[..end].to_vec();
-        let state = State::Hello { code, share, pairing: Some(pairing), label };
+        let state = State::Code { pairing, share, label, proofs: VecDeque::new() };
         let mut join = Self::new(Identity::draw(), state, now);
         join.datagram = Datagram::Hello { attempt: join.attempt, number, share }.encode();
         join
@@ -125,20 +156,26 @@ impl Join {
     /// Begins to come back to a share. `None`, if what was kept holds no keys.
     pub fn as_member(membership: &Membership, now: Instant) -> Option<Self> {
         let Membership { member, identity, sharer } = membership;
-        let state = State::Handshake { noise: None, sharer: Some(*sharer) };
+        let state = State::Member { member: *member, sharer: *sharer, noise: None, sent: 0 };
         let mut join = Self::new(identity.clone(), state, now);
-        let mut noise = Handshake::among_members(identity, *sharer, &join.attempt);
-        let mut handshake = Vec::new();
-        noise.write(&[], &mut handshake)?;
-        join.datagram =
-            Datagram::Return { attempt: join.attempt, member: *member, handshake: &handshake }.encode();
-        join.state = State::Handshake { noise: Some(Box::new(noise)), sharer: Some(*sharer) };
-        Some(join)
+        join.begin_return().map(|()| join)
     }
 
     fn new(identity: Identity, state: State, now: Instant) -> Self {
-        let (datagram, pause) = (Vec::new(), FIRST_PAUSE);
-        Self { attempt: crate::random(), identity, state, datagram, next: now, pause, result: None }
+        let (attempt, datagram, pause) = (crate::random(), Vec::new(), FIRST_PAUSE);
+        Self { attempt, identity, state, datagram, next: now, pause, refused: None, result: None }
+    }
+
+    /// Begins a handshake among members.
+    fn begin_return(&mut self) -> Option<()> {
+        let State::Member { member, sharer, noise, sent } = &mut self.state else { return None };
+        let attempt = crate::random();
+        let mut started = Handshake::among_members(&self.identity, *sharer, &attempt);
+        let mut handshake = Vec::new();
+        started.write(&[], &mut handshake)?;
+        self.datagram = Datagram::Return { attempt, member: *member, handshake: &handshake }.encode();
+        (*noise, *sent, self.attempt) = (Some(Box::new(started)), 0, attempt);
+        Some(())
     }
 
     /// Takes a datagram of the sharer's; others change nothing.
@@ -150,10 +187,8 @@ impl Join {
             Some(Datagram::Welcome { attempt, handshake }) if attempt == self.attempt => {
                 self.enter(handshake)
             }
-            Some(Datagram::Refusal { attempt, reason })
-                if attempt == self.attempt && self.result.is_none() =>
-            {
-                self.end(Err(reason));
+            Some(Datagram::Refusal { attempt, reason }) if attempt == self.attempt => {
+                self.note_refusal(now, reason);
             }
             _ => {}
         }
@@ -163,6 +198,12 @@ impl Join {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<&[u8]> {
         if now < self.next || matches!(self.state, State::Done) {
             return None;
+        }
+        if let State::Member { sent, .. } = &mut self.state {
+            *sent += 1;
+            if *sent > RETURN_COUNT {
+                self.begin_return()?;
+            }
         }
         self.next = now + self.pause;
         self.pause = (self.pause * 3 / 2).min(MAX_PAUSE);
@@ -179,42 +220,93 @@ impl Join {
         self.result.take()
     }
 
-    /// Shows that the code is known here, without saying it.
-    fn prove(&mut self, now: Instant, cookie: [u8; 16], theirs: &Share) {
-        let State::Hello { code, share, pairing, label } = &mut self.state else { return };
-        let Some(key) = pairing.take().and_then(|pairing| pairing.finish(theirs)) else { return };
-        let mut noise = Handshake::with_code(&key, &self.attempt);
-        let mut handshake = Vec::new();
-        let payload = [&self.identity.public().0[..], label].concat();
-        if noise.write(&payload, &mut handshake).is_none() {
+    #[cfg(test)]
+    pub(crate) const fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    #[cfg(test)]
+    pub(crate) fn proof_count(&self) -> usize {
+        if let State::Code { proofs, .. } = &self.state { proofs.len() } else { 0 }
+    }
+
+    /// Shows that the code is known here, without saying it. A share that comes again brings another cookie.
+    fn prove(&mut self, now: Instant, cookie: Cookie, theirs: &Share) {
+        let State::Code { pairing, share, label, proofs } = &mut self.state else { return };
+        if proofs.back().is_some_and(|proof| (proof.theirs, proof.cookie) == (*theirs, cookie)) {
             return;
         }
-        let (attempt, number, share) = (self.attempt, code.number(), *share);
-        self.datagram = Datagram::Proof { attempt, number, cookie, share, handshake: &handshake }.encode();
-        (self.next, self.pause) = (now, FIRST_PAUSE);
-        self.state = State::Handshake { noise: Some(Box::new(noise)), sharer: None };
+        let known = proofs.iter().position(|proof| proof.theirs == *theirs);
+        match known.and_then(|at| proofs.remove(at)) {
+            Some(proof) => proofs.push_back(Proof { cookie, ..proof }),
+            None => {
+                let is_full = proofs.len() == MAX_OFFERS;
+                if is_full && proofs.iter().any(|proof| now < proof.made + OFFER_TIME) {
+                    return;
+                }
+                let Some(key) = pairing.finish(theirs) else { return };
+                let mut noise = Handshake::with_code(&key, &self.attempt);
+                let mut handshake = Vec::new();
+                let payload = [&self.identity.public().0[..], label].concat();
+                if noise.write(&payload, &mut handshake).is_none() {
+                    return;
+                }
+                if is_full {
+                    proofs.pop_front();
+                }
+                let (theirs, noise) = (*theirs, Some(Box::new(noise)));
+                proofs.push_back(Proof { theirs, cookie, handshake, noise, made: now });
+            }
+        }
+        let Some(Proof { handshake, .. }) = proofs.back() else { return };
+        let (attempt, number, share) = (self.attempt, pairing.number(), *share);
+        self.datagram = Datagram::Proof { attempt, number, cookie, share, handshake }.encode();
+        (self.next, self.pause, self.refused) = (now, FIRST_PAUSE, None);
     }
 
     /// Ends the handshake.
     fn enter(&mut self, handshake: &[u8]) {
-        let State::Handshake { noise, sharer } = &mut self.state else { return };
-        let (Some(mut started), expected) = (noise.take(), *sharer) else { return };
-        let Some(payload) = started.read(handshake) else {
-            // Forged, or damaged: the true one may still come, and is the same.
-            *noise = Some(started);
-            return;
+        let (noises, expected) = match &mut self.state {
+            State::Code { proofs, .. } => (proofs.iter_mut().map(|proof| &mut proof.noise).collect(), None),
+            State::Member { noise, sharer, .. } => (vec![noise], Some(*sharer)),
+            State::Done => return,
         };
-        let Some((session, member, key, remaining, title)) = parse(&payload) else { return };
-        if expected.is_some_and(|expected| expected != key) {
+        for noise in noises {
+            let Some(mut started) = noise.take() else { continue };
+            let Some(payload) = started.read(handshake) else {
+                // Forged, damaged, or of another proof: the true one may still come, and is the same.
+                *noise = Some(started);
+                continue;
+            };
+            let Some((session, member, key, remaining, title)) = parse(&payload) else { return };
+            if expected.is_some_and(|expected| expected != key) {
+                return;
+            }
+            if session == SessionId::NONE {
+                return self.end(Err(Refusal::Ended));
+            }
+            let Some(keys) = started.finish() else { return };
+            let session = Session::new(session, keys);
+            let membership = Membership { member, identity: self.identity.clone(), sharer: key };
+            return self.end(Ok(Joined { session, membership, remaining, title }));
+        }
+    }
+
+    /// Anybody who sees datagrams can send a refusal, unless a handshake carries it: it is asked again, until it is refused again.
+    fn note_refusal(&mut self, now: Instant, reason: Refusal) {
+        let time = match self.state {
+            State::Code { .. } => REFUSED_TIME,
+            State::Member { .. } => MEMBER_REFUSED_TIME,
+            State::Done => return,
+        };
+        if reason == Refusal::Ended {
+            // That is said in a handshake.
             return;
         }
-        if session == SessionId::NONE {
-            return self.end(Err(Refusal::Ended));
+        let first = *self.refused.get_or_insert(now);
+        if now.saturating_duration_since(first) >= time {
+            self.end(Err(reason));
         }
-        let Some(keys) = started.finish() else { return };
-        let session = Session::new(session, keys);
-        let membership = Membership { member, identity: self.identity.clone(), sharer: key };
-        self.end(Ok(Joined { session, membership, remaining, title }));
     }
 
     fn end(&mut self, result: Result<Joined, Refusal>) {

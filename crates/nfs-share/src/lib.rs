@@ -11,8 +11,10 @@
 //! | `noise` | from that key, or from keys that are known, to a session (the Noise protocol framework) |
 //! | `session` | encrypted datagrams, each of which is taken once |
 //! | `datagram` | what is on the wire before there is a session |
+//! | `answered` | which greetings were answered |
 //! | `sharer` | codes, members and their sessions |
 //! | `join` | how a receiver becomes a member, and comes back |
+//! | `called` | a socket that replies from the address that was called |
 //! | `share`, `channel` | either end on a socket (features `sharer`, `receiver`) |
 //!
 //! # Example
@@ -60,6 +62,9 @@
 
 #![forbid(unsafe_code)]
 
+mod answered;
+#[cfg(all(feature = "sharer", target_os = "linux", not(portable_only)))]
+mod called;
 #[cfg(feature = "receiver")]
 mod channel;
 mod code;

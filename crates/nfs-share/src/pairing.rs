@@ -18,19 +18,35 @@ pub(crate) type Share = [u8; SHARE_BYTES];
 /// A key that both ends have if they have the same code.
 pub(crate) type Key = Zeroizing<[u8; 32]>;
 
-/// The receiver's half of an agreement.
-pub(crate) struct Pairing(Spake2<Ed25519Group>);
+/// The receiver's half of an agreement. It is the same for each share of the sharer that comes.
+pub(crate) struct Pairing {
+    code: Code,
+    /// What the half is derived from.
+    secret: Zeroizing<[u8; 32]>,
+}
 
 impl Pairing {
     /// Begins an agreement; returns what the sharer needs.
-    pub(crate) fn begin(code: &Code) -> (Self, Share) {
-        let (state, share) = Spake2::start_a(&password(code), &receiver(), &sharer());
-        (Self(state), share.try_into().expect("shares over Ed25519 have one length"))
+    pub(crate) fn begin(code: Code) -> (Self, Share) {
+        let pairing = Self { code, secret: Zeroizing::new(crate::random()) };
+        let (_, share) = pairing.start();
+        (pairing, share)
     }
 
-    /// Returns the key; `None` for a share that is none.
-    pub(crate) fn finish(self, theirs: &Share) -> Option<Key> {
-        key(self.0.finish(theirs).ok()?)
+    /// Returns the number of the code.
+    pub(crate) const fn number(&self) -> u16 {
+        self.code.number()
+    }
+
+    /// Returns the key; `None` for a share that is none. Each share that is taken is a guess of who has made it.
+    pub(crate) fn finish(&self, theirs: &Share) -> Option<Key> {
+        key(self.start().0.finish(theirs).ok()?)
+    }
+
+    fn start(&self) -> (Spake2<Ed25519Group>, Share) {
+        let derived = Derived(blake3::Hasher::new_keyed(&self.secret).finalize_xof());
+        let (state, share) = Spake2::start_a_with_rng(&password(&self.code), &receiver(), &sharer(), derived);
+        (state, share.try_into().expect("shares over Ed25519 have one length"))
     }
 }
 
@@ -94,20 +110,20 @@ mod tests {
     fn one_code_makes_one_key_and_another_code_another() {
         let secret = crate::random();
         let code = Code::draw(7);
-        let (pairing, ours) = Pairing::begin(&code);
+        let (pairing, ours) = Pairing::begin(code.clone());
         let (share, key) = answer(&code, &secret, &ours);
         assert_eq!(answer(&code, &secret, &ours).0, share, "nothing has to be kept");
         assert_ne!(answer(&code, &crate::random(), &ours).0, share);
         assert_eq!(pairing.finish(&share), key);
         let other: Code = "7-zoo-zone".parse().unwrap();
-        let (guess, ours) = Pairing::begin(&other);
+        let (guess, ours) = Pairing::begin(other);
         let (share, key) = answer(&code, &secret, &ours);
         assert_ne!(guess.finish(&share), key);
     }
 
     #[test]
     fn what_is_no_share_makes_no_key() {
-        let (pairing, _) = Pairing::begin(&Code::draw(1));
+        let (pairing, _) = Pairing::begin(Code::draw(1));
         assert_eq!(pairing.finish(&[0xff; SHARE_BYTES]), None);
         assert_eq!(answer(&Code::draw(1), &[0; 32], &[0xff; SHARE_BYTES]).1, None);
     }

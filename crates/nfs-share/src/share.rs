@@ -1,4 +1,4 @@
-//! The sharer's end on a UDP socket, with a server for each member: the only file of it that knows sockets and the clock.
+//! The sharer's end on a UDP socket, with a server for each member: the only file of it that knows the clock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,6 +29,11 @@ use crate::{
     sharer::{Event, Member, Sharer, Transmit},
 };
 
+#[cfg(all(target_os = "linux", not(portable_only)))]
+type Socket = crate::called::CalledSocket;
+#[cfg(not(all(target_os = "linux", not(portable_only))))]
+type Socket = UdpSocket;
+
 /// Receive and send buffer asked for, in bytes; the system may grant less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
@@ -55,7 +60,7 @@ pub struct Share {
 
 #[derive(Debug)]
 struct Inner {
-    socket: UdpSocket,
+    socket: Socket,
     sharer: Mutex<Sharer>,
     doors: Mutex<BTreeMap<MemberId, Arc<Door>>>,
     /// Rings when there is something to send, or the next deadline has changed.
@@ -96,6 +101,8 @@ impl Share {
         let address = socket.local_addr()?;
         let (events, receiver) = unbounded_channel();
         let (sharer, doors, bell) = (Mutex::new(sharer), Mutex::default(), Notify::new());
+        #[cfg(all(target_os = "linux", not(portable_only)))]
+        let socket = Socket::new(socket);
         let inner = Arc::new(Inner { socket, sharer, doors, bell, events });
         let task = tokio::spawn(run(Arc::clone(&inner)));
         Ok((Self { inner, address, task }, receiver))
@@ -187,7 +194,7 @@ impl Share {
 
     fn open(&self, id: MemberId, files: impl Vfs + 'static) {
         let mut config = ServiceConfig::default();
-        // Whoever speaks in a session has shown that it receives there.
+        // Whoever speaks in a session has received its welcome; a session continues from any address.
         config.validates_addresses = false;
         let seed = u64::from_le_bytes(crate::random());
         let service = Service::new(config, files, seed, clock()).expect("a valid configuration");

@@ -10,6 +10,7 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
+    answered::{Answered, GreetingId},
     code::Code,
     datagram::{Attempt, Cookie, Datagram, Refusal},
     ids::{HEAD_BYTES, MemberId, SessionId},
@@ -53,11 +54,15 @@ const MAX_LATE: usize = 64;
 /// Handshakes a second for which keys are computed: a tenth of a slow processor. Further ones are dropped, and tried again.
 const MAX_HANDSHAKES: u32 = 200;
 
-/// Sessions of one member that were used; the one used least recently goes first.
-const MAX_SESSIONS: usize = 8;
+/// Sessions of one member. Where there are as many, one that is silent ends for another, and nobody gets one while none is:
+/// commands that run at once do not end each other's sessions.
+const MAX_SESSIONS: usize = 64;
 
-/// Sessions of one member that were not used yet: who repeats recorded datagrams makes such, and can use none.
-const MAX_UNUSED: usize = 2;
+/// How long a session is silent until it may end for another one.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// The same for a session that was not used yet, which takes a round trip.
+const UNUSED: Duration = Duration::from_secs(2);
 
 /// When what is said about a session is said again, after the first time: a fade takes 100 ms, and nobody answers it.
 const AGAIN: [Duration; 5] = [
@@ -117,6 +122,8 @@ pub struct Sharer {
     late: VecDeque<(Instant, Transmit)>,
     /// What is said again to a member, and when.
     again: Vec<(Instant, MemberId, Transmit)>,
+    /// Wrong guesses that were counted, and when each is answered: at most 30 for each member.
+    guesses: BTreeMap<GreetingId, Instant>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     /// Handshakes in the second since.
@@ -131,7 +138,9 @@ struct Held {
     has_ended: bool,
     wrong_guesses: u32,
     /// The proof that made it a member, and the answer, which may be lost.
-    welcome: Option<(Attempt, Vec<u8>)>,
+    welcome: Option<(GreetingId, Vec<u8>)>,
+    /// How it came back.
+    returns: Answered,
 }
 
 /// A session that exists.
@@ -142,6 +151,20 @@ struct Live {
     /// Where it was heard from, and when; `None` until it is used.
     heard: Option<(Instant, SocketAddr)>,
     opened: Instant,
+    /// What it was opened for.
+    greeting: GreetingId,
+}
+
+impl Live {
+    /// Since when nothing is heard in it.
+    fn silent_since(&self) -> Instant {
+        self.heard.map_or(self.opened, |(at, _)| at)
+    }
+
+    fn may_end(&self, now: Instant) -> bool {
+        let silent = if self.heard.is_some() { SILENT } else { UNUSED };
+        now.saturating_duration_since(self.silent_since()) >= silent
+    }
 }
 
 impl Sharer {
@@ -156,6 +179,7 @@ impl Sharer {
             sessions: BTreeMap::new(),
             late: VecDeque::new(),
             again: Vec::new(),
+            guesses: BTreeMap::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             handshakes: (now, 0),
@@ -178,7 +202,8 @@ impl Sharer {
         if is_taken {
             member.code = Some(self.draw_code());
         }
-        let held = Held { member, has_ended: false, wrong_guesses: 0, welcome: None };
+        let held =
+            Held { member, has_ended: false, wrong_guesses: 0, welcome: None, returns: Answered::default() };
         self.members.insert(held.member.id, held);
     }
 
@@ -241,8 +266,8 @@ impl Sharer {
         let opened = live.session.open(datagram, message)?;
         let was_used = live.heard.replace((now, address)).is_some();
         let call = Call { member: live.member, session: Arc::clone(&live.session) };
-        if !was_used {
-            self.make_room(call.member);
+        if !was_used && let Some(held) = self.members.get_mut(&call.member) {
+            held.returns.settle(live.greeting);
         }
         (opened == Opened::Message).then_some(call)
     }
@@ -306,9 +331,15 @@ impl Sharer {
         match datagram {
             Datagram::Hello { attempt, number, share } => self.offer(now, address, attempt, number, &share),
             Datagram::Proof { attempt, number, cookie, share, handshake } => {
+                let greeting = GreetingId::of(&attempt, number, &share, handshake);
+                let refusal = Datagram::Refusal { attempt, reason: Refusal::WrongCode }.encode();
+                if let Some(again) = self.answer_again(now, greeting, &refusal) {
+                    return again;
+                }
                 let periods = [self.period(now), self.period(now).wrapping_sub(1)];
                 if !periods.iter().any(|&period| self.cookie(&attempt, address, period) == cookie) {
-                    return None;
+                    // The cookie is too old, or was for another address or an earlier run.
+                    return self.offer(now, address, attempt, number, &share);
                 }
                 self.check_proof(now, address, (attempt, number, &share), handshake)
             }
@@ -344,6 +375,15 @@ impl Sharer {
         })
     }
 
+    /// Answers a copy of a proof, whatever cookie it brings: as the proof was answered, or not yet. `None`, if it is none.
+    fn answer_again(&self, now: Instant, greeting: GreetingId, refusal: &[u8]) -> Option<Option<Vec<u8>>> {
+        if let Some(&due) = self.guesses.get(&greeting) {
+            return Some((due <= now).then(|| refusal.to_vec()));
+        }
+        let mut welcomes = self.members.values().filter_map(|held| held.welcome.as_ref());
+        welcomes.find(|(welcomed, _)| *welcomed == greeting).map(|(_, welcome)| Some(welcome.clone()))
+    }
+
     /// Makes a member of who proves to have the code. A wrong guess is answered late, and the third withdraws the code.
     fn check_proof(
         &mut self,
@@ -352,10 +392,7 @@ impl Sharer {
         (attempt, number, share): (Attempt, u16, &Share),
         handshake: &[u8],
     ) -> Option<Vec<u8>> {
-        let welcomed = self.members.values().filter_map(|held| held.welcome.as_ref());
-        if let Some((_, again)) = welcomed.into_iter().find(|(welcomed, _)| *welcomed == attempt) {
-            return Some(again.clone());
-        }
+        let greeting = GreetingId::of(&attempt, number, share, handshake);
         let refusal = Datagram::Refusal { attempt, reason: Refusal::WrongCode }.encode();
         let id = self
             .members()
@@ -374,17 +411,18 @@ impl Sharer {
             (label.len() <= MAX_LABEL_BYTES).then(|| (noise, PublicKey(key), label.to_vec()))
         });
         let Some((noise, key, label)) = proven else {
+            self.guesses.insert(greeting, now + LATE);
             self.note_wrong_guess(now, id, Transmit { address, bytes: refusal });
             return None;
         };
         let session = SessionId::draw();
-        let welcome = self.welcome(now, attempt, noise, id, session)?;
+        let welcome = self.welcome(now, (attempt, greeting), noise, id, session)?;
         let held = self.members.get_mut(&id)?;
         // The code is spent.
         held.member.code = None;
         held.member.key = Some(key);
         held.member.label = label;
-        held.welcome = Some((attempt, welcome.clone()));
+        held.welcome = Some((greeting, welcome.clone()));
         self.events.push_back(Event::Joined(id, address));
         Some(welcome)
     }
@@ -400,21 +438,32 @@ impl Sharer {
         let Some(key) = self.members.get(&id).and_then(|held| held.member.key) else {
             return Some(Datagram::Refusal { attempt, reason: Refusal::Unknown }.encode());
         };
-        if !self.may_compute(now) {
+        let greeting = GreetingId::of(&attempt, 0, &id.0, handshake);
+        if let Some(again) = self.members.get(&id).and_then(|held| held.returns.of(greeting)) {
+            return again;
+        }
+        let has_ended = self.members.get(&id).is_none_or(|held| held.has_ended);
+        if !has_ended && !self.has_room(now, id) || !self.may_compute(now) {
             return None;
         }
         let mut noise = Handshake::answer_member(&self.identity, key, &attempt);
         noise.read(handshake)?;
-        let has_ended = self.members.get(&id).is_none_or(|held| held.has_ended);
-        let session = if has_ended { SessionId::NONE } else { SessionId::draw() };
-        self.welcome(now, attempt, noise, id, session)
+        let session = if has_ended {
+            SessionId::NONE
+        } else {
+            self.make_room(now, id);
+            SessionId::draw()
+        };
+        let welcome = self.welcome(now, (attempt, greeting), noise, id, session)?;
+        self.members.get_mut(&id)?.returns.enter(greeting, welcome.clone());
+        Some(welcome)
     }
 
     /// Ends a handshake: says which session it is, and keeps its keys. [`SessionId::NONE`] says that there is none any more.
     fn welcome(
         &mut self,
         now: Instant,
-        attempt: Attempt,
+        (attempt, greeting): (Attempt, GreetingId),
         mut noise: Handshake,
         id: MemberId,
         session: SessionId,
@@ -431,25 +480,34 @@ impl Sharer {
         noise.write(&payload.concat(), &mut handshake)?;
         if session != SessionId::NONE {
             let session = Arc::new(Session::new(session, noise.finish()?));
-            self.sessions.insert(session.id(), Live { member: id, session, heard: None, opened: now });
-            self.make_room(id);
+            let live = Live { member: id, session, heard: None, opened: now, greeting };
+            self.sessions.insert(live.session.id(), live);
         }
         Some(Datagram::Welcome { attempt, handshake: &handshake }.encode())
     }
 
-    /// Closes the sessions of a member that are too many.
-    fn make_room(&mut self, member: MemberId) {
-        for (is_used, most) in [(false, MAX_UNUSED), (true, MAX_SESSIONS)] {
-            let mut of_kind: Vec<_> = self
-                .sessions
-                .iter()
-                .filter(|(_, live)| live.member == member && live.heard.is_some() == is_used)
-                .map(|(id, live)| (live.heard.map_or(live.opened, |(at, _)| at), *id))
-                .collect();
-            of_kind.sort();
-            let surplus = of_kind.len().saturating_sub(most);
-            of_kind[..surplus].iter().for_each(|(_, id)| drop(self.sessions.remove(id)));
+    /// Whether a member may have another session.
+    fn has_room(&self, now: Instant, member: MemberId) -> bool {
+        self.of_member(member).count() < MAX_SESSIONS
+            || self.of_member(member).any(|(_, live)| live.may_end(now))
+    }
+
+    /// Ends the session of a member that is silent for longest, if there are as many as there may be.
+    fn make_room(&mut self, now: Instant, member: MemberId) {
+        if self.of_member(member).count() < MAX_SESSIONS {
+            return;
         }
+        let may_end = self.of_member(member).filter(|(_, live)| live.may_end(now));
+        let silent = may_end.min_by_key(|(_, live)| live.silent_since());
+        let Some((id, greeting)) = silent.map(|(id, live)| (*id, live.greeting)) else { return };
+        self.sessions.remove(&id);
+        if let Some(held) = self.members.get_mut(&member) {
+            held.returns.settle(greeting);
+        }
+    }
+
+    fn of_member(&self, member: MemberId) -> impl Iterator<Item = (&SessionId, &Live)> {
+        self.sessions.iter().filter(move |(_, live)| live.member == member)
     }
 
     fn note_wrong_guess(&mut self, now: Instant, id: MemberId, refusal: Transmit) {

@@ -144,6 +144,21 @@ async fn a_sharer_that_is_started_again_is_read_from_on() {
     assert_eq!(timeout(10 * SECOND, waiting).await.unwrap().unwrap().unwrap(), before);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn each_address_of_a_machine_answers() {
+    let folder = folder();
+    let sharer = Sharer::new(Identity::draw(), "photos", Instant::now());
+    let (share, _events) = Share::bind("0.0.0.0:0".parse().unwrap(), sharer).await.unwrap();
+    for address in ["127.0.0.1", "127.0.0.2"] {
+        let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+        let address = SocketAddr::new(address.parse().unwrap(), share.local_addr().port());
+        let (fs, _) =
+            timeout(30 * SECOND, connect(address, code(&share, id))).await.expect("an answer").unwrap();
+        assert!(fs.read("trip/file").await.unwrap().len() > 300_000, "{address}");
+    }
+}
+
 /// Everything that travels is seen by somebody in between, who changes nothing.
 #[tokio::test]
 async fn who_listens_learns_no_name_and_no_byte() {

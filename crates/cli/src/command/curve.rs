@@ -94,7 +94,7 @@ fn part(arguments: &CurveArgs, plans: &[Plan], shard: Shard) -> anyhow::Result<E
         eprintln!("nfsw: interrupted: a part that is not complete is of no use");
         return Ok(Exit::Interrupted);
     };
-    print_all(&testbed::part_lines(&head, &shard.to_string(), &samples))?;
+    print_all(testbed::part_lines(&head, &shard.to_string(), &samples))?;
     Ok(Exit::Done)
 }
 

@@ -179,7 +179,10 @@ fn three_wrong_guesses_withdraw_a_code_and_are_answered_late() {
         time += LATE;
         assert_eq!(sharer.poll_timeout(), Some(time));
         sharer.handle_timeout(time);
-        guesser.handle_input(time, &sharer.poll_transmit().unwrap().bytes);
+        let refusal = sharer.poll_transmit().unwrap().bytes;
+        guesser.handle_input(time, &refusal);
+        assert!(guesser.poll_result().is_none(), "anybody may have sent it");
+        guesser.handle_input(time + LATE / 2, &refusal);
         assert_eq!(guesser.poll_result().unwrap().unwrap_err(), Refusal::WrongCode);
         let withdrawn = (guess % MAX_WRONG_GUESSES == 0).then_some(Event::Withdrawn(id));
         assert_eq!(sharer.poll_event(), withdrawn, "guess {guess}");
@@ -206,11 +209,13 @@ fn a_guess_from_an_address_that_hears_nothing_is_none() {
             handshake: &[0; 80],
         };
         let from = SocketAddr::from(([10, 1, (forged >> 8) as u8, forged as u8], 9));
-        sharer.handle_input(now, from, &proof.encode(), &mut Vec::new());
-        assert_eq!(sharer.poll_transmit(), None);
+        let proof = proof.encode();
+        sharer.handle_input(now, from, &proof, &mut Vec::new());
+        // It gets another cookie, which is no longer than what came.
+        assert!(sharer.poll_transmit().is_none_or(|offer| offer.bytes.len() <= proof.len()));
     }
     assert_eq!((sharer.poll_event(), sharer.late.len()), (None, 0));
-    assert!(join(&mut sharer, &first, now).unwrap().is_ok());
+    assert!(join(&mut sharer, &first, now + LATE).unwrap().is_ok());
 }
 
 #[test]
@@ -273,20 +278,197 @@ fn who_repeats_recorded_datagrams_closes_no_session() {
     joined.session.seal(b"call", &mut datagram);
     assert!(sharer.handle_input(now, here(), &datagram, &mut message).is_some());
     assert!(sharer.handle_input(now, here(), &datagram, &mut message).is_none(), "a second time");
+    // Handshakes of other commands, which a listener has recorded, and repeats faster than keys can be computed.
+    let recorded: Vec<Vec<u8>> = (0..4)
+        .map(|_| {
+            let mut back = Join::as_member(&joined.membership, now).unwrap();
+            let recorded = back.poll_transmit(now).unwrap().to_vec();
+            sharer.handle_input(now, here(), &recorded, &mut message);
+            back.handle_input(now, &sharer.poll_transmit().unwrap().bytes);
+            let session = back.poll_result().unwrap().unwrap().session;
+            call(&mut sharer, &session, now, here()).unwrap();
+            recorded
+        })
+        .collect();
+    let (sessions, mut time) = (sharer.sessions.len(), now);
+    for round in 0..2000 {
+        time += Duration::from_millis(1);
+        sharer.handle_input(time, here(), &recorded[round % 4], &mut message);
+        assert_eq!(sharer.poll_transmit(), None, "nobody waits for it");
+    }
+    assert_eq!((sharer.sessions.len(), sharer.handshakes.1 < 10), (sessions, true));
+    assert!(call(&mut sharer, &joined.session, time, here()).is_some());
+    let back = come_back(&mut sharer, &joined.membership, time).unwrap().unwrap();
+    assert!(call(&mut sharer, &back.session, time, here()).is_some());
+}
+
+#[test]
+fn commands_that_run_at_once_end_no_session_of_each_other() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let code = code(&sharer, id);
+    let joined = join(&mut sharer, &code, now).unwrap().unwrap();
+    let mut time = now;
+    let mut sessions = vec![joined.session];
+    while sessions.len() < MAX_SESSIONS {
+        time += Duration::from_millis(10);
+        sessions.push(come_back(&mut sharer, &joined.membership, time).unwrap().unwrap().session);
+        for session in &sessions {
+            assert!(call(&mut sharer, session, time, here()).is_some());
+        }
+    }
+    // One more waits until one of them is silent.
+    assert!(come_back(&mut sharer, &joined.membership, time).is_none());
+    let later = time + SILENT;
+    for session in &sessions[1..] {
+        assert!(call(&mut sharer, session, later, here()).is_some());
+    }
+    let back = come_back(&mut sharer, &joined.membership, later).unwrap().unwrap();
+    assert!(call(&mut sharer, &back.session, later, here()).is_some());
+    assert_eq!((sharer.sessions.len(), call(&mut sharer, &sessions[0], later, here())), (MAX_SESSIONS, None));
+    assert!(sessions[1..].iter().all(|session| call(&mut sharer, session, later, here()).is_some()));
+}
+
+#[test]
+fn one_wrong_guess_counts_once_however_often_it_is_sent() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let right = code(&sharer, id);
+    let wrong: Code = format!("{}-zoo-zone", right.number()).parse().unwrap();
+    assert_eq!(join(&mut sharer, &wrong, now).unwrap().unwrap_err(), Refusal::WrongCode);
+    assert_eq!((sharer.poll_event(), sharer.members[&id].wrong_guesses), (None, 1));
+    assert!(join(&mut sharer, &right, now + LATE * 3).unwrap().is_ok());
+}
+
+/// What is lost, from the first proof on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outage {
+    Proofs,
+    Welcomes,
+}
+
+#[test]
+fn an_outage_while_joining_ends_with_a_session() {
+    for (outage, seconds, restarts, moves) in [
+        (Outage::Proofs, 20, false, false),
+        (Outage::Proofs, 90, false, false),
+        (Outage::Proofs, 4000, false, true),
+        (Outage::Proofs, 5, true, false),
+        (Outage::Proofs, 90, true, true),
+        (Outage::Welcomes, 90, false, false),
+        (Outage::Welcomes, 4000, false, true),
+    ] {
+        let case = format!("{outage:?} for {seconds} s, restarted: {restarts}, moved: {moves}");
+        let now = epoch();
+        let mut sharer = sharer(now);
+        let id = sharer.invite(now + 2 * HOUR);
+        let mut join = Join::with_code(code(&sharer, id), "sophia", now);
+        let (mut time, mut from, mut began) = (now, here(), None);
+        let joined = loop {
+            if let Some(result) = join.poll_result() {
+                break result.unwrap();
+            }
+            let end = began.map(|began| began + Duration::from_secs(seconds));
+            let is_down = end.is_some_and(|end| time < end);
+            if let Some(datagram) = join.poll_transmit(time).map(<[u8]>::to_vec) {
+                let is_proof = matches!(Datagram::decode(&datagram), Some(Datagram::Proof { .. }));
+                if is_proof && began.is_none() {
+                    began = Some(time);
+                    if restarts {
+                        let mut again = Sharer::new(sharer.identity.clone(), "trip", time);
+                        sharer.members().cloned().for_each(|member| again.restore(member));
+                        sharer = again;
+                    }
+                    if moves {
+                        from = "10.0.0.1:1".parse().unwrap();
+                    }
+                }
+                let is_lost = is_down || began == Some(time);
+                if !is_lost || outage == Outage::Welcomes {
+                    sharer.handle_input(time, from, &datagram, &mut Vec::new());
+                }
+                while let Some(Transmit { bytes, .. }) = sharer.poll_transmit() {
+                    assert!(bytes.len() <= 2 * datagram.len(), "{case}");
+                    if !is_lost {
+                        join.handle_input(time, &bytes);
+                    }
+                }
+            }
+            time += Duration::from_millis(10);
+            assert!(end.is_none_or(|end| time < end + Duration::from_secs(4)), "{case}");
+        };
+        assert!(call(&mut sharer, &joined.session, time, from).is_some(), "{case}");
+        assert_eq!(sharer.members[&id].wrong_guesses, 0, "{case}");
+    }
+}
+
+/// Takes a hello and says which offer the sharer has for it.
+fn offer(sharer: &mut Sharer, join: &mut Join, now: Instant) -> (Attempt, Cookie, Share) {
+    let hello = join.poll_transmit(now).unwrap().to_vec();
+    sharer.handle_input(now, here(), &hello, &mut Vec::new());
+    let bytes = sharer.poll_transmit().unwrap().bytes;
+    let Some(Datagram::Offer { attempt, cookie, share }) = Datagram::decode(&bytes) else { panic!() };
+    (attempt, cookie, share)
+}
+
+#[test]
+fn a_forged_offer_keeps_nobody_from_the_true_one_and_guesses_are_counted() {
+    let now = epoch();
+    let (mut sharer, mut other) = (sharer(now), sharer(now));
+    let id = sharer.invite(now + HOUR);
+    let code = code(&sharer, id);
+    let mut join = Join::with_code(code.clone(), "", now);
+    let (attempt, cookie, true_share) = offer(&mut sharer, &mut join, now);
+    let forged = |share: Share| Datagram::Offer { attempt, cookie: crate::random(), share }.encode();
+    join.handle_input(now, &forged([0xff; 33]));
+    assert!(join.poll_transmit(now).is_none(), "that is no share");
+    // Who poses as the sharer learns with each proof whether a code is the right one: he gets few.
+    let mut proofs = 0;
+    for second in 0..50 {
+        let time = now + Duration::from_secs(second);
+        let number = other.invite(time + HOUR);
+        let guess = Code::draw(other.members[&number].member.code.as_ref().unwrap().number());
+        let (_, _, share) = offer(&mut other, &mut Join::with_code(guess, "", time), time);
+        join.handle_input(time, &forged(share));
+        proofs += u32::from(join.proof_count() > proofs as usize);
+    }
+    assert_eq!(proofs, 3);
+    // The true one is among those that are answered later on.
+    let time = now + HOUR / 4;
+    join.handle_input(time, &Datagram::Offer { attempt, cookie, share: true_share }.encode());
+    let joined = run(&mut sharer, &mut join, time, here()).unwrap().unwrap();
+    assert!(call(&mut sharer, &joined.session, time, here()).is_some());
+}
+
+#[test]
+fn a_forged_refusal_ends_nothing() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let mut join = Join::with_code(code(&sharer, id), "", now);
+    let refuse = |join: &mut Join, now: Instant| {
+        for reason in [Refusal::WrongCode, Refusal::Unknown, Refusal::Ended] {
+            join.handle_input(now, &Datagram::Refusal { attempt: join.attempt(), reason }.encode());
+        }
+    };
+    refuse(&mut join, now);
+    let joined = run(&mut sharer, &mut join, now, here()).unwrap().unwrap();
     let mut back = Join::as_member(&joined.membership, now).unwrap();
-    let recorded = back.poll_transmit(now).unwrap().to_vec();
-    for _ in 0..100 {
-        sharer.handle_input(now, here(), &recorded, &mut Vec::new());
-    }
-    assert_eq!(sharer.sessions.len(), 1 + MAX_UNUSED);
-    sharer.transmits.clear();
-    assert!(call(&mut sharer, &joined.session, now, here()).is_some());
-    // As many as one is ever likely to need.
-    for _ in 0..20 {
-        let session = come_back(&mut sharer, &joined.membership, now + HOUR / 2).unwrap().unwrap().session;
-        assert!(call(&mut sharer, &session, now + HOUR / 2, here()).is_some());
-    }
-    assert!(sharer.sessions.len() <= MAX_SESSIONS + MAX_UNUSED);
+    refuse(&mut back, now);
+    refuse(&mut back, now + Duration::from_secs(4));
+    let ended = Datagram::Refusal { attempt: back.attempt(), reason: Refusal::Ended };
+    back.handle_input(now + HOUR, &ended.encode());
+    assert!(run(&mut sharer, &mut back, now, here()).unwrap().is_ok());
+    // Whom the sharer does not know for long is not a member of it.
+    let mut other = Sharer::new(Identity::draw(), "", now);
+    let mut back = Join::as_member(&joined.membership, now).unwrap();
+    let results = (0..5).map(|second| {
+        let now = now + Duration::from_secs(2 * second);
+        run(&mut other, &mut back, now, here()).map(|result| result.unwrap_err())
+    });
+    assert_eq!(results.flatten().next(), Some(Refusal::Unknown));
 }
 
 #[test]
