@@ -7,30 +7,28 @@
 //! | `/files/...` | folders and files; a folder with `?zip` is an archive |
 //! | `/page.css`, `/page.js` | what the pages load |
 
-use std::{convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use headers::{Cookie, HeaderMapExt as _};
-use http_body_util::{BodyExt as _, Empty, Full, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
-    body::{Body as Bodies, Incoming},
+    body::Incoming,
     header::{self, HeaderName, HeaderValue},
 };
 use nfs_wireless_server::nfs_wire::Status;
 use percent_encoding::percent_decode;
 
 use crate::{
-    archive, file, folder,
-    front::{Caller, Site},
+    archive,
+    body::{Body, empty, full},
+    file, folder,
     members::Member,
     names::{Handling, disposition},
     page::{self, Entrance},
+    site::{Caller, Site},
     tree::{self, Found},
 };
-
-/// The body of a response.
-pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Bytes of the form that has the secret, at most, and how long they may take.
 const MAX_FORM_BYTES: usize = 1024;
@@ -244,26 +242,12 @@ impl From<Body> for Content {
 
 impl From<String> for Content {
     fn from(text: String) -> Self {
-        Self(Full::from(text).map_err(never).boxed_unsync())
+        Self(full(text))
     }
 }
 
 impl From<&'static str> for Content {
     fn from(text: &'static str) -> Self {
-        Self(Full::from(text).map_err(never).boxed_unsync())
+        Self(full(text))
     }
-}
-
-/// Returns a body without bytes.
-pub(crate) fn empty() -> Body {
-    Empty::new().map_err(never).boxed_unsync()
-}
-
-/// Hides what a body is made of.
-pub(crate) fn boxed(body: impl Bodies<Data = Bytes, Error = io::Error> + Send + 'static) -> Body {
-    body.boxed_unsync()
-}
-
-fn never(never: Infallible) -> io::Error {
-    match never {}
 }

@@ -28,7 +28,7 @@ use zip::{
 };
 
 use crate::{
-    answer::{Body, boxed},
+    body::{Body, boxed},
     folder::{What, batch},
 };
 

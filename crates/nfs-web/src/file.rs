@@ -23,7 +23,7 @@ use nfs_wireless_server::{
 };
 
 use crate::{
-    answer::{Body, boxed, empty},
+    body::{Body, boxed, empty},
     names::{Handling, disposition, kind},
     tree::{Disk, Found},
 };

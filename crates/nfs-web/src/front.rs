@@ -22,8 +22,9 @@ use tokio::{
 
 use crate::{
     answer::answer,
-    members::{Member, Members},
+    members::Members,
     secret::Secret,
+    site::{Caller, Site},
     tree::Disk,
 };
 
@@ -40,9 +41,6 @@ const MAX_HEADER_BYTES: usize = 16 << 10;
 
 /// What the system holds of a response that its reader does not take, in bytes; it counts its own needs, too.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
-
-/// How often it is looked whether the time of a reader is over.
-const TICK: Duration = Duration::from_millis(200);
 
 /// Archives that are made at once: each takes a processor.
 const MAX_ARCHIVES: usize = 4;
@@ -63,25 +61,6 @@ pub struct Front {
     address: SocketAddr,
     has_ended: watch::Sender<bool>,
     task: JoinHandle<()>,
-}
-
-/// What all connections share.
-#[derive(Debug)]
-pub(crate) struct Site {
-    pub(crate) title: String,
-    pub(crate) members: Members,
-    pub(crate) disk: Disk,
-    pub(crate) archives: Arc<Semaphore>,
-    pub(crate) late: Semaphore,
-}
-
-/// Who sends the requests of one connection.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    /// The address that was called.
-    pub(crate) local: SocketAddr,
-    /// The members whose files were asked for.
-    readers: Mutex<Vec<Arc<Member>>>,
 }
 
 impl Front {
@@ -133,23 +112,6 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-impl Caller {
-    /// Remembers for whom something is sent on this connection.
-    pub(crate) fn note(&self, member: &Arc<Member>) {
-        let mut readers = lock(&self.readers);
-        if !readers.iter().any(|known| Arc::ptr_eq(known, member)) {
-            readers.push(Arc::clone(member));
-        }
-    }
-
-    /// Returns when the time of one of them is over.
-    async fn is_over(&self) {
-        while lock(&self.readers).iter().all(|member| member.may_read()) {
-            tokio::time::sleep(TICK).await;
-        }
     }
 }
 
@@ -209,7 +171,7 @@ async fn connection(stream: TcpStream, _place: Place, site: Arc<Site>, mut ends:
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
     let (Ok(local), Ok(socket)) = (stream.local_addr(), stream.as_fd().try_clone_to_owned()) else { return };
-    let caller = Arc::new(Caller { local, readers: Mutex::default() });
+    let caller = Arc::new(Caller::new(local));
     let service = service_fn(|request: Request<Incoming>| {
         let (site, caller) = (Arc::clone(&site), Arc::clone(&caller));
         async move { Ok::<_, Infallible>(answer(&site, &caller, request).await) }

@@ -43,6 +43,7 @@
 
 mod answer;
 mod archive;
+mod body;
 mod file;
 mod folder;
 mod front;
@@ -50,6 +51,7 @@ mod members;
 mod names;
 mod page;
 mod secret;
+mod site;
 mod tree;
 
 pub use front::Front;

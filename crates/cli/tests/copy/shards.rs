@@ -119,8 +119,11 @@ fn assert_same_contents(source: &Path, target: &Path) {
     assert!(different.is_empty(), "{different:?}");
 }
 
-/// Returns what is below a directory: bytes or target, mode, and the time of all but links.
-fn contents(top: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, Option<(i64, i64)>)> {
+/// Bytes or target, mode, and the time of all but links.
+type Content = (Vec<u8>, u32, Option<(i64, i64)>);
+
+/// Returns what is below a directory.
+fn contents(top: &Path) -> BTreeMap<PathBuf, Content> {
     let mut all = BTreeMap::new();
     let mut directories = vec![top.to_owned()];
     while let Some(directory) = directories.pop() {

@@ -12,7 +12,7 @@ use rand_chacha::{
 };
 
 use super::*;
-use crate::{Plan, Room, address::SERVER, server::ServerHost, world::session};
+use crate::{Plan, Room, address::SERVER, client::session, server::ServerHost};
 
 /// Photos of a directory that was listed first: enough for all of the time.
 const PHOTOS: usize = 2000;
