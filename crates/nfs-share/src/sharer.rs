@@ -56,10 +56,10 @@ const MAX_HANDSHAKES: u32 = 200;
 
 /// Sessions of one member. Where there are as many, one that is silent ends for another, and nobody gets one while none is:
 /// commands that run at once do not end each other's sessions.
-const MAX_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 128;
 
 /// How long a session is silent until it may end for another one.
-const SILENT: Duration = Duration::from_secs(10);
+const SILENT: Duration = Duration::from_secs(3);
 
 /// The same for a session that was not used yet, which takes a round trip.
 const UNUSED: Duration = Duration::from_secs(2);

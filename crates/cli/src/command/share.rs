@@ -91,9 +91,12 @@ async fn share(
     let until = now + arguments.lifetime;
     let (identity, port, before) = match kept.and_then(|kept| kept.load(now)) {
         Some(Run { identity, port, people }) => (identity, port, people),
-        None => (Identity::draw(), PORT, Vec::new()),
+        None => (Identity::draw(), arguments.listen.map_or(PORT, |listen| listen.port()), Vec::new()),
     };
-    let listen = arguments.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, port).into());
+    let mut listen = arguments.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, port).into());
+    if listen.port() == 0 {
+        listen.set_port(port);
+    }
     let title = arguments.name.clone().unwrap_or_else(|| name(directory));
     let (share, events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await

@@ -96,7 +96,9 @@ fn somebody_with_a_browser_reads_the_same_files_until_the_end() {
     assert_eq!(secrets, [&*sophia.secret, &*boss.secret]);
     assert_eq!(boss.ok(&[], "/files/large.bin"), noise(8_000_000));
 
-    let mut slow = boss.curl(&["--limit-rate", "100k", "-o", "slow"], "/files/large.bin").spawn().unwrap();
+    // More than the system holds of what was sent.
+    fs::File::create(photos.path().join("documents/huge")).unwrap().set_len(1 << 30).unwrap();
+    let mut slow = boss.curl(&["--limit-rate", "100k", "-o", "slow"], "/files/huge").spawn().unwrap();
     until("it reads", || fs::metadata(boss.place.path().join("slow")).is_ok_and(|file| file.len() > 0));
     assert_eq!(again.signal(Signal::INT), 130);
     let ended = Instant::now();
