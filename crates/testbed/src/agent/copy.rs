@@ -1,4 +1,4 @@
-//! What an [`Agent`] does at present: a call, a download in pieces, or an upload that may move.
+//! What an `Agent` does at present: a call, a download in pieces, or an upload that may move.
 
 use std::time::Instant;
 
