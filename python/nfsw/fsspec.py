@@ -10,6 +10,7 @@ Paths are names on the server as they are, as with all file systems of fsspec: a
 import os
 import re
 import secrets
+import shutil
 from datetime import datetime, timezone
 from urllib.parse import parse_qsl
 
@@ -208,7 +209,10 @@ class NFSFileSystem(AbstractFileSystem):
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
-        self._server.cp_file(self._bytes(path1), self._bytes(path2))
+        try:
+            self._server.cp_file(self._bytes(path1), self._bytes(path2))
+        except FileExistsError:
+            raise shutil.SameFileError(f"{path1!r} and {path2!r} are the same file") from None
         self.invalidate_cache(path2)
 
     def touch(self, path, truncate=True, **_):

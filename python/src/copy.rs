@@ -413,6 +413,9 @@ fn say(warning: &Warning<'_>) -> String {
         Warning::NotResumableBesideAnother => {
             "if this run is interrupted, it cannot be resumed: another one is copying there".to_owned()
         }
+        Warning::JournalIsTaken(journal) => {
+            format!("{}: belongs to somebody else; if this run is interrupted, it cannot be resumed", journal.shown)
+        }
         Warning::LostUpload { target } => {
             format!("{}: the server does not have what an earlier run sent; copied from the beginning", target.shown)
         }

@@ -36,6 +36,9 @@ use crate::{
 /// Paths that are looked up at once.
 const AT_ONCE: usize = 64;
 
+/// Bytes of a file of this machine that has no size, at most: they are held in memory.
+const MAX_UNSIZED_BYTES: u64 = 256 << 20;
+
 /// Bytes of a copy from file to file that are on their way at once.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -260,18 +263,40 @@ impl Server {
         })
     }
 
+    /// Copies a file on the server, by way of this machine. `EXIST` if both are one file.
     fn cp_file(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
         self.run(py, from, |fs| async move {
-            let mut source = fs.open(from).await?;
-            let mut target = make_above(&fs, to, || fs.create(to)).await?;
-            let mut buffer = vec![0; COPY_BYTES];
-            loop {
-                let count = source.read(&mut buffer).await?;
-                if count == 0 {
-                    return target.sync_all().await;
-                }
-                target.write_all(&buffer[..count]).await?;
+            let (_, source) = regular(&fs, from).await?;
+            let there = match fs.entry(to).await {
+                Ok(there) => Some(there),
+                Err(error) if error.status() == Some(NfsStatus::NOENT) => None,
+                Err(error) => return Err(error),
+            };
+            if there.as_ref().is_some_and(|there| is_one(there, &source)) {
+                return Err(refused(NfsStatus::EXIST));
             }
+            if there.as_ref().is_some_and(|there| there.metadata.is_dir()) {
+                return Err(refused(NfsStatus::ISDIR));
+            }
+            // Through a symbolic link in place, as `store` does.
+            if there.is_some() && fs.symlink_metadata(to).await?.is_symlink() {
+                return copy(&fs, from, to).await;
+            }
+            let name = format!("/.nfsw-put-{:016x}", fastrand::u64(..));
+            let temporary = [parent(to), name.as_bytes()].concat();
+            let copied = async {
+                copy(&fs, from, &temporary).await?;
+                if let Some(there) = there {
+                    let mode = Some(there.metadata.mode & 0o777);
+                    fs.set_attributes(&temporary, SetAttributes { mode, ..SetAttributes::default() }).await?;
+                }
+                fs.rename(&temporary, to).await
+            };
+            let copied = copied.await;
+            if copied.is_err() {
+                let _ = fs.remove_file(&temporary).await;
+            }
+            copied
         })
     }
 
@@ -359,7 +384,23 @@ impl Server {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let file = std::fs::File::open(&local)?;
-        let size = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let size = metadata.len();
+        if size == 0 && metadata.is_file() {
+            // What lies on no disk may have bytes all the same, as in /proc.
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut std::io::Read::take(&file, MAX_UNSIZED_BYTES + 1), &mut bytes)?;
+            let size = bytes.len() as u64;
+            if size > MAX_UNSIZED_BYTES {
+                return Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge).into());
+            }
+            let bytes = bytes::Bytes::from(bytes);
+            self.run(py, path, |fs| {
+                let bytes = bytes.clone();
+                async move { store(&fs, path, bytes, size, create, None).await }
+            })?;
+            return Ok(size);
+        }
         let moved = Moved::default();
         let upload = |fs: Fs| {
             let (file, observer) = (file.try_clone(), moved.observer());
@@ -390,6 +431,12 @@ impl Server {
         let Entry { handle, metadata: Metadata { size, .. } } = entry;
         if let Some(sized) = sized {
             sized.call1((size,))?;
+        }
+        if size == 0 {
+            // What lies on no disk of the server may have bytes all the same.
+            let bytes = self.run(py, path, |fs| async move { fs.read(path).await })?;
+            std::fs::write(&local, &bytes)?;
+            return Ok(bytes.len() as u64);
         }
         let target = std::fs::File::create(&local)?;
         let moved = Moved::default();
@@ -583,6 +630,26 @@ impl Source for Held {
         let bytes = self.0.get(start..start.saturating_add(buffer.len()));
         buffer.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+}
+
+/// Whether two entries are one file.
+fn is_one(one: &Entry, other: &Entry) -> bool {
+    let number = |it: &Entry| (it.metadata.fsid, it.metadata.fileid);
+    one.handle == other.handle || number(one) == number(other)
+}
+
+/// Copies what is in a file into another one, which is made or emptied.
+async fn copy(fs: &Fs, from: &[u8], to: &[u8]) -> Result<(), Error> {
+    let mut source = fs.open(from).await?;
+    let mut target = make_above(fs, to, || fs.create(to)).await?;
+    let mut buffer = vec![0; COPY_BYTES];
+    loop {
+        let count = source.read(&mut buffer).await?;
+        if count == 0 {
+            return target.sync_all().await;
+        }
+        target.write_all(&buffer[..count]).await?;
     }
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 
 import fsspec
 import fsspec.tests.abstract as abstract
@@ -125,6 +126,30 @@ def test_transactions_show_all_or_nothing(server, place):
             file.write(b"x")
         raise RuntimeError
     assert [it.name for it in directory.iterdir()] == ["a"]
+
+
+def test_a_copy_onto_another_name_of_the_same_file_is_refused(server, place):
+    directory, _ = place
+    fs = NFSFileSystem(**server.options())
+    file = directory / "file"
+    file.write_bytes(b"x" * 8000)
+    (directory / "linked").hardlink_to(file)
+    (directory / "symbolic").symlink_to("file")
+    top = f"/{directory.name}"
+    for other in ["file", "linked", "symbolic"]:
+        with pytest.raises(shutil.SameFileError):
+            fs.cp_file(f"{top}/file", f"{top}/{other}")
+        assert file.read_bytes() == b"x" * 8000
+    fs.cp_file(f"{top}/file", f"{top}/copy")
+    assert (directory / "copy").read_bytes() == file.read_bytes()
+    assert sorted(os.listdir(directory)) == ["copy", "file", "linked", "symbolic"]
+
+
+def test_what_has_no_size_is_copied_whole(server, place):
+    directory, _ = place
+    fs = NFSFileSystem(**server.options())
+    fs.put_file("/proc/self/status", f"/{directory.name}/status")
+    assert (directory / "status").read_text().startswith("Name:")
 
 
 def test_instances_survive_pickles_and_forks(server, place):
