@@ -133,10 +133,9 @@ fn kept(file: &str) -> Option<Membership> {
 }
 
 fn keep(file: &str, membership: &Membership) {
-    // Without it the next command needs another code.
     let kept = place()
         .and_then(|place| place.open().ok()?.replace(file.as_bytes(), &membership.to_bytes()[..]).ok());
     if kept.is_none() {
-        tracing::warn!("what leads back to the share cannot be kept");
+        eprintln!("nfsw: warning: this code is used up: what leads back to the share cannot be kept here");
     }
 }
