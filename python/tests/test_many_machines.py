@@ -185,7 +185,7 @@ def test_a_query_of_two_workers_one_behind_a_fading_link(server, place, environm
 
 
 def test_a_sweep_in_parts(environment, tmp_path):
-    (example,) = examples("sh", "Sweeps")
+    (example,) = examples("bash", "Sweeps")
     merged = shell(f"cd {tmp_path}; {example}", environment).stdout
     sweep = example.splitlines()[0]
     assert merged and merged == shell(f"{sweep}; nfsw curve $sweep", environment).stdout
