@@ -355,7 +355,7 @@ fn command_lines_that_make_no_sense_are_refused() {
     let url = server.url("/");
     for (arguments, hint) in [
         (&["mount", "--listen", "127.0.0.1:0", &url][..], "--listen goes with --via nfs"),
-        (&["mount", "--via", "nfs", &url], "<DIR>"),
+        (&["mount", "--via", "nfs", &url], "DIR is missing"),
     ] {
         let output = nfsw(arguments);
         assert_eq!(output.status.code(), Some(2));
