@@ -219,6 +219,11 @@ impl Error {
         self.later().is_some_and(client::Error::is_stale)
     }
 
+    /// Whether what was looked at is not there any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_stale() || self.local().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Whether whoever runs this may not do it.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self.status(), Some(Status::ACCES | Status::PERM))

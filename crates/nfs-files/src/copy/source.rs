@@ -253,12 +253,16 @@ impl Node {
 
     /// Whether the path of a directory still leads to it.
     pub(super) async fn is_still_there(&self) -> Result<bool> {
-        let now = match &self.origin {
-            Origin::Local(path) => fs::metadata(&**path).map_err(|error| local(path, &error))?.ino(),
-            Origin::Remote(file) => file.client.metadata(file.handle).await.at(&file.remote)?.fileid,
-            Origin::Standard => return Ok(true),
-        };
-        Ok(now == self.attributes.file.1)
+        Ok(self.now().await?.file.1 == self.attributes.file.1)
+    }
+
+    /// Returns the attributes that a directory has now. Its path may be that of a link that leads to it.
+    async fn now(&self) -> Result<Attributes> {
+        match &self.origin {
+            Origin::Local(path) => Ok((&fs::metadata(&**path).map_err(|error| local(path, &error))?).into()),
+            Origin::Remote(file) => Ok((&file.client.metadata(file.handle).await.at(&file.remote)?).into()),
+            Origin::Standard => Ok(self.attributes),
+        }
     }
 
     /// Whether something was moved into a directory since these attributes of it were taken: it has changed, and something in it has
@@ -266,18 +270,10 @@ impl Node {
     /// that it keeps on disks). A file that is made there has one time for both.
     pub(super) async fn was_moved_into(&self, context: Context<'_>) -> Result<bool> {
         let before = &self.attributes;
-        let now: Attributes = match &self.origin {
-            Origin::Local(path) => match fs::symlink_metadata(&**path) {
-                Ok(now) => (&now).into(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-                Err(error) => return Err(local(path, &error)),
-            },
-            Origin::Remote(file) => match file.client.metadata(file.handle).await {
-                Ok(now) => (&now).into(),
-                Err(error) if error.is_stale() => return Ok(false),
-                Err(error) => return Err(error).at(&file.remote),
-            },
-            Origin::Standard => return Ok(false),
+        let now = match self.now().await {
+            // Nothing can be moved into what is gone.
+            Err(error) if error.is_gone() => return Ok(false),
+            now => now?,
         };
         if now.file != before.file {
             return Ok(true);

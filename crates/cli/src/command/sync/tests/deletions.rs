@@ -216,6 +216,20 @@ async fn a_mounted_file_system_in_the_target_is_not_emptied() {
 }
 
 #[tokio::test]
+async fn the_source_may_be_named_by_a_link_that_leads_to_it() {
+    let trial = Trial::start();
+    let mut ends = trial.ends(Way::Up, "");
+    plant(&ends.source);
+    assert!(trial.sync(&ends, &[]).await.is_clean());
+    let link = ends.source.with_file_name("link");
+    std::os::unix::fs::symlink(&ends.source, &link).unwrap();
+    ends.from = link.to_str().unwrap().to_owned();
+    write(&ends.target.join("surplus"), "of an earlier source", 1);
+    let ran = trial.sync(&ends, &["--delete"]).await;
+    assert!(ran.is_clean() && !ends.target.join("surplus").exists(), "{:?}", ran.counts);
+}
+
+#[tokio::test]
 async fn one_file_system_ends_where_another_directory_is_bound() {
     for way in [Way::Down, Way::Across] {
         let trial = Trial::start();
