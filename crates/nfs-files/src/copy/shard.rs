@@ -117,16 +117,21 @@ impl Run<'_> {
     /// Does something in a directory, and does it again where another shard has given that its own mode meanwhile, which does not let its
     /// owner change what is in it.
     pub(super) async fn in_open<T>(&self, frame: &Frame, act: impl AsyncFn() -> Result<T>) -> Result<T> {
-        for _ in 0..MOST_OPENINGS {
-            match act().await {
+        let mut openings = 0;
+        loop {
+            // It is large.
+            match Box::pin(act()).await {
                 Err(error)
                     if self.copy.shard.is_some()
+                        && openings < MOST_OPENINGS
                         && error.is_denied()
-                        && frame.widen_again(self.context).await => {}
+                        && frame.widen_again(self.context).await =>
+                {
+                    openings += 1;
+                }
                 done => return done,
             }
         }
-        act().await
     }
 }
 

@@ -283,7 +283,8 @@ impl Node {
         }
         let (mut rest, mut has_vanished) = (None, false);
         loop {
-            let children = self.children(context, &mut rest, &mut has_vanished).await?;
+            // It is large, and rarely needed.
+            let children = Box::pin(self.children(context, &mut rest, &mut has_vanished)).await?;
             let is_moved = |it: &Attributes| it.changed > before.changed && it.changed > it.times.modified;
             if children.iter().any(|(_, child)| is_moved(&child.attributes)) {
                 return Ok(true);

@@ -187,12 +187,13 @@ impl Run<'_> {
     /// Deletes what is in the way of these, copies them, and deletes the rest.
     async fn delete_and_copy(&self, sync: &Syncing, groups: &[Surplus], works: Vec<Work>) -> Result<()> {
         let is_in_the_way = |group: &Surplus| group.is_in_the_way;
-        let deletions = self.go_on(self.find_deletions(sync, groups).await)?.flatten();
+        // What is awaited here is large, each for itself.
+        let deletions = self.go_on(Box::pin(self.find_deletions(sync, groups)).await)?.flatten();
         if let Some(deletions) = &deletions {
             self.go_on(self.delete(groups, deletions, true).await)?;
         }
         if deletions.is_some() || !self.told.has_failures() {
-            self.work_off(works).await?;
+            Box::pin(self.work_off(works)).await?;
         } else {
             for work in works {
                 self.release(work.frame).await?;
