@@ -91,7 +91,7 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
-/// As [`interrupted`], and when the terminal goes, unless the process was started to go on without it.
+/// As [`interrupted`], and when the terminal is closed, unless the process was started to continue without it.
 pub(crate) fn ended() -> impl Future<Output = ()> {
     let interrupted = interrupted();
     let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));

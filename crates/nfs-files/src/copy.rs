@@ -624,9 +624,9 @@ impl Run<'_> {
         if is_named
             && !frame.marks()
             && self.copy.shard.is_none()
-            && let Some(mark) = place.mark(self.context, self.key()).await?
+            && let Some(mark) = place.mark(self.context).await?
         {
-            marker::check(place.own_name().shown, &mark.of, &marker::of(node), "")?;
+            marker::check(place.own_name().shown, &mark, &marker::of(node), "")?;
             is_marked = changes;
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
@@ -644,8 +644,11 @@ impl Run<'_> {
 
     /// Refuses a directory that was there, and is filled under another name already.
     fn claim_directory(&self, above: &Frame, place: &Place) -> Result<()> {
-        for place in [&above.place, place] {
-            if let Some(which) = place.which().filter(|_| !place.was_created()) {
+        // Of the others that has been seen to when they were entered.
+        let top = above.is_top().then_some(&above.place);
+        let there = top.into_iter().chain([place]).filter(|place| !place.was_created());
+        for place in there {
+            if let Some(which) = place.which() {
                 self.written.claim(which, &place.own_name().shown)?;
             }
         }

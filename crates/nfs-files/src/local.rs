@@ -485,7 +485,7 @@ impl StateHome {
 const KEY_ATTEMPTS: usize = 20;
 
 /// What only this user has: what is sealed with it was sealed by this user.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u8; 32]);
 
 impl std::fmt::Debug for Key {

@@ -28,7 +28,10 @@ struct Called {
 
 impl CalledSocket {
     pub(crate) fn new(socket: UdpSocket) -> Self {
-        system::tell_called(&socket);
+        // A socket that has one address answers from it anyway.
+        if socket.local_addr().is_ok_and(|address| address.ip().is_unspecified()) {
+            system::tell_called(&socket);
+        }
         Self { socket, called: Mutex::default() }
     }
 

@@ -6,7 +6,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd as _, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -24,7 +24,7 @@ use crate::{
     answer::answer,
     members::Members,
     secret::Secret,
-    site::{Caller, Site},
+    site::{Caller, Site, lock},
     tree::Disk,
 };
 
@@ -195,8 +195,4 @@ async fn connection(stream: TcpStream, _place: Place, site: Arc<Site>, mut ends:
 /// Makes the system forget what it has not sent yet, when the socket is closed.
 fn reset(socket: &OwnedFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

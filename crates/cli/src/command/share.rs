@@ -148,10 +148,10 @@ impl Running<'_> {
         let mut seconds = tokio::time::interval(SECOND);
         let mut is_over = self.people.share.members().is_empty();
         while !is_over {
-            let idle_at =
-                arguments.idle.map(|idle| self.people.heard().unwrap_or(self.used).max(self.used) + idle);
+            let idle_at = |it: &Self| arguments.idle.map(|idle| it.last_use() + idle);
+            let due = idle_at(self);
             let idle = async {
-                match idle_at {
+                match due {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
                     None => pending().await,
                 }
@@ -165,11 +165,11 @@ impl Running<'_> {
                     is_over = self.people.share.members().is_empty();
                 }
                 Some(asker) = questions.recv() => self.take(asker).await?,
-                // Timers stand still while the machine sleeps, and the time that was said does not.
+                // Timers stop while the machine sleeps, and the time that was said does not.
                 _ = seconds.tick() => self.people.shorten(sleep.take()),
                 () = idle => {
-                    let heard = self.people.heard().unwrap_or(self.used).max(self.used);
-                    if Some(heard) <= arguments.idle.and_then(|idle| Instant::now().checked_sub(idle)) {
+                    // Somebody may have been heard meanwhile.
+                    if idle_at(self) <= Some(Instant::now()) {
                         let time = units::whole_seconds(arguments.idle.unwrap_or_default());
                         self.reporter.print(format!("nobody has read anything for {time}\n").as_bytes())?;
                         return Ok(Exit::Done);
@@ -178,6 +178,11 @@ impl Running<'_> {
             }
         }
         Ok(Exit::Done)
+    }
+
+    /// Returns when somebody has read or changed something last.
+    fn last_use(&self) -> Instant {
+        self.people.heard().map_or(self.used, |heard| heard.max(self.used))
     }
 
     /// Does what somebody asks.

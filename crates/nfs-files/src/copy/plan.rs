@@ -72,7 +72,7 @@ enum Destination {
 }
 
 /// Whether the source becomes an existing directory, and does not go into it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole<'a> {
     Always,
     /// If it is what an interrupted run has made of the source with this mark, which has a seal on servers, or of any source if there is
@@ -91,7 +91,7 @@ impl Whole<'_> {
             (Self::Always, _) => Ok(true),
             (Self::IfMarked(_), None) | (Self::Never, _) => Ok(false),
             (Self::IfMarked(Some((source, _))), Some(mark)) => {
-                marker::check_own(&directory, Some(&mark))?;
+                marker::check_own(&directory, &mark)?;
                 let hint = "; with -T, what is named here completes it";
                 marker::check(directory, &mark.of, source, hint).map(|()| true)
             }
@@ -134,11 +134,10 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         && matches!(&sources[..], [Source { node, .. }] if node.kind == Kind::Directory);
     // The contents of a directory may become those of any other.
     let source = sources.first().filter(|_| copy.sync.is_none()).map(|source| marker::of(&source.node));
-    // Without one, which is said later, nothing is known to be this user's.
-    let key = source.as_ref().and_then(|_| copy.state.key().ok());
     let whole = match (copy.is_whole_target, is_tree) {
         (true, _) => Whole::Always,
-        (false, true) => Whole::IfMarked(source.as_deref().map(|source| (source, key))),
+        // Without a key, which is said later, no mark on a server is known to be this user's.
+        (false, true) => Whole::IfMarked(source.as_deref().map(|source| (source, copy.state.key().ok()))),
         (false, false) => Whole::Never,
     };
     let must_be_directory = copy.destination.names_directory() && !is_tree;
@@ -365,7 +364,7 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
             whole.holds(show(path), marker::local(&directory))?
         }
-        _ => matches!(whole, Whole::Always),
+        _ => whole == Whole::Always,
     };
     let path = match found {
         Ok(metadata) if metadata.is_dir() && !is_whole => {
@@ -373,7 +372,7 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
             return Ok(Destination::Inside(Place::local(directory), None));
         }
         // By its own name, which `.` has not.
-        Ok(metadata) if metadata.is_dir() && !(is_itself && matches!(whole, Whole::Always)) => {
+        Ok(metadata) if metadata.is_dir() && !(is_itself && whole == Whole::Always) => {
             real_path(path, &metadata).map_err(|error| local(path, &error))?
         }
         _ if is_itself => path.to_owned(),
@@ -462,7 +461,7 @@ async fn is_whole(whole: Whole<'_>, found: &Found) -> Result<bool> {
             let mark = marker::remote(&found.client, found.handle, key).await.at(&found.remote)?;
             whole.holds(&found.remote, mark)
         }
-        Whole::Always | Whole::Never => Ok(matches!(whole, Whole::Always)),
+        Whole::Always | Whole::Never => Ok(whole == Whole::Always),
     }
 }
 
@@ -509,16 +508,13 @@ async fn look_around(
         }
     };
     // A run that ended early has reserved the name.
-    let there = there.filter(|there| matches!(whole, Whole::Never) || !is_reservation(&there.metadata));
+    let there = there.filter(|there| whole == Whole::Never || !is_reservation(&there.metadata));
     if let Some(link) = there.as_ref().filter(|there| there.is_link()) {
         // With -T it is the link that would become SRC.
-        let real = if through_links || !matches!(whole, Whole::Always) {
-            real_if_exists(context, link).await?
-        } else {
-            None
-        };
+        let real =
+            if through_links || whole != Whole::Always { real_if_exists(context, link).await? } else { None };
         match real {
-            Some(found) if found.is_directory() && !matches!(whole, Whole::Always) => {
+            Some(found) if found.is_directory() && whole != Whole::Always => {
                 if is_whole(whole, &found).await? {
                     return around(context, found).await;
                 }
@@ -529,7 +525,7 @@ async fn look_around(
             Some(_) | None => {}
         }
     } else if let Some(found) = there.as_ref().filter(|there| there.is_directory())
-        && !matches!(whole, Whole::Always)
+        && whole != Whole::Always
         && !is_whole(whole, found).await?
     {
         return Ok(Around::Directory(found.clone()));

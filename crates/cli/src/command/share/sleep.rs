@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A clock that goes on while the machine sleeps, and that nobody sets.
+/// A clock that runs while the machine sleeps, and that nobody sets.
 #[cfg(target_os = "linux")]
 const ALWAYS: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const ALWAYS: ClockId = ClockId::Monotonic;
 
-/// Compares a clock that goes on with [`Instant`], which stands still while the machine sleeps.
+/// Compares a clock that always runs with [`Instant`], which stops while the machine sleeps.
 #[derive(Debug)]
 pub(super) struct Sleep {
     awake: Instant,

@@ -90,8 +90,8 @@ pub(in crate::copy) fn local(directory: &Directory) -> Option<Mark> {
 ///
 /// # Errors
 /// What can be done.
-pub(in crate::copy) fn check_own(directory: impl Display, mark: Option<&Mark>) -> Result<()> {
-    if mark.is_none_or(|mark| mark.is_own) {
+pub(in crate::copy) fn check_own(directory: impl Display, mark: &Mark) -> Result<()> {
+    if mark.is_own {
         return Ok(());
     }
     let marker = escape(MARKER);
@@ -153,21 +153,22 @@ pub(in crate::copy) fn check(directory: impl Display, mark: &[u8], source: &[u8]
 }
 
 impl Place {
-    /// Returns the mark in the directory, if there is one.
+    /// Returns what the mark in the directory is the mark of, if there is one.
     ///
     /// # Errors
     /// The mark cannot be read.
-    pub(in crate::copy) async fn mark(&self, context: Context<'_>, key: Option<Key>) -> Result<Option<Mark>> {
+    pub(in crate::copy) async fn mark(&self, context: Context<'_>) -> Result<Option<Vec<u8>>> {
         if self.present(context, MARKER).await?.is_none() {
             return Ok(None);
         }
-        match self {
-            Self::Planned(_) => Ok(None),
-            Self::Local { directory, .. } => Ok(local(directory)),
+        let mark = match self {
+            Self::Planned(_) => None,
+            Self::Local { directory, .. } => local(directory),
             Self::Remote(place) => {
-                let look = async |at: &RemotePlace| remote(&at.client, at.handle, key).await.at(&at.remote);
-                place.with(context, look).await
+                let look = async |at: &RemotePlace| remote(&at.client, at.handle, None).await.at(&at.remote);
+                place.with(context, look).await?
             }
-        }
+        };
+        Ok(mark.map(|mark| mark.of))
     }
 }

@@ -222,7 +222,7 @@ async fn the_source_may_be_named_by_a_link_that_leads_to_it() {
     plant(&ends.source);
     assert!(trial.sync(&ends, &[]).await.is_clean());
     let link = ends.source.with_file_name("link");
-    std::os::unix::fs::symlink(&ends.source, &link).unwrap();
+    symlink(&ends.source, &link).unwrap();
     ends.from = link.to_str().unwrap().to_owned();
     write(&ends.target.join("surplus"), "of an earlier source", 1);
     let ran = trial.sync(&ends, &["--delete"]).await;
