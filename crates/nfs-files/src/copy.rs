@@ -601,8 +601,8 @@ impl Run<'_> {
             .place
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
-        self.claim_directory(frame, &place)?;
-        let is_changed = !self.copy.dry_run && place.remove_left(&self.tags).await;
+        let is_new_here = self.claim_directory(frame, &place)?;
+        let is_changed = !self.copy.dry_run && place.remove_left(&self.tags, is_new_here).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
             None if says => self.say(node, &place.own_name(), None)?,
@@ -642,17 +642,17 @@ impl Run<'_> {
         Ok(made)
     }
 
-    /// Refuses a directory that was there, and is filled under another name already.
-    fn claim_directory(&self, above: &Frame, place: &Place) -> Result<()> {
+    /// Refuses a directory that was there, and is filled under another name already. Whether this run enters it for the first time.
+    fn claim_directory(&self, above: &Frame, place: &Place) -> Result<bool> {
         // Of the others that has been seen to when they were entered.
         let top = above.is_top().then_some(&above.place);
-        let there = top.into_iter().chain([place]).filter(|place| !place.was_created());
-        for place in there {
+        let mut is_new = false;
+        for place in top.into_iter().chain([place]).filter(|place| !place.was_created()) {
             if let Some(which) = place.which() {
-                self.written.claim(which, &place.own_name().shown)?;
+                is_new = self.written.claim(which, &place.own_name().shown)?;
             }
         }
-        Ok(())
+        Ok(is_new)
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {

@@ -343,7 +343,7 @@ impl Run<'_> {
             return Ok(Some(now));
         }
         let shown = frame.place.show(name);
-        let claim = |file| self.written.claim(Which::Remote(file), &shown);
+        let claim = |file| self.written.claim(Which::Remote(file), &shown).map(drop);
         for _ in 0..MOST_DECISIONS {
             if let Some(begun) = place.begin_in_place(name, mode, replaces, &claim).await? {
                 opened.set(Some(begun));

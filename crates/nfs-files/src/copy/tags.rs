@@ -82,6 +82,11 @@ impl Tags {
         number.is_some_and(|number| self.number().is_some_and(|own| own != number) && self.holds(number))
     }
 
+    /// Whether a temporary name has the tag of this run: before that has made any, an earlier one that had its number has left it.
+    pub(super) fn is_own(&self, name: &[u8]) -> bool {
+        self.number().is_some() && tag_in(name) == Some(self.own())
+    }
+
     /// Whether no other run has a number, nor gets it before this one has ended.
     fn holds(&self, number: u8) -> bool {
         if self.locked.borrow().iter().any(|(locked, _)| *locked == number) {
@@ -151,6 +156,7 @@ mod tests {
         assert_eq!(one.of_number(1), Some(tags[1]));
         let are_of_earlier = || left.each_ref().map(|left| one.is_of_earlier(left));
         assert_eq!(are_of_earlier(), [false, false], "the other is still there");
+        assert_eq!(left.each_ref().map(|left| one.is_own(left)), [true, false]);
         drop(other);
         assert_eq!([are_of_earlier(), are_of_earlier()], [[false, true]; 2]);
         assert!(

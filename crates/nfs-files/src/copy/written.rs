@@ -22,15 +22,18 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Notes what is going to be written under this name.
+    /// Notes what is going to be written under this name; whether that is new.
     ///
     /// # Errors
     /// It was written under another name: of two sources one would be left.
-    pub(super) fn claim(&self, which: Which, name: &str) -> Result<()> {
+    pub(super) fn claim(&self, which: Which, name: &str) -> Result<bool> {
         let mut names = self.names.borrow_mut();
-        let first = names.entry(which).or_insert_with(|| name.to_owned());
+        let Some(first) = names.get(&which) else {
+            names.insert(which, name.to_owned());
+            return Ok(true);
+        };
         if first == name {
-            return Ok(());
+            return Ok(false);
         }
         Err(Error::other(format!("{name}: not copied, it is the same as {first}, which this run writes")))
     }
@@ -48,6 +51,7 @@ mod tests {
             [(one, "a", true), (one, "a", true), (one, "b", false), (other, "b", true), (other, "a", false)]
         {
             assert_eq!(written.claim(which, name).is_ok(), is_first, "{which:?} {name}");
+            assert!(!written.claim(which, name).unwrap_or_default(), "it is known by now");
         }
     }
 }
