@@ -602,7 +602,8 @@ impl Run<'_> {
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
         let is_new_here = self.claim_directory(frame, &place)?;
-        let is_changed = !self.copy.dry_run && place.remove_left(&self.tags, is_new_here).await;
+        let is_changed =
+            !self.copy.dry_run && place.remove_left(&self.copy.state, &self.tags, is_new_here).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
         match &self.sync {
             None if says => self.say(node, &place.own_name(), None)?,

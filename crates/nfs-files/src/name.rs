@@ -17,6 +17,9 @@ pub const MARKER: &[u8] = b".nfsw-incomplete";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub u32);
 
+/// What temporary names begin with.
+const PREFIX: &[u8] = b".";
+
 impl Tag {
     /// Hexadecimal digits, behind a dash.
     const BYTES: usize = 9;
@@ -89,6 +92,13 @@ pub fn untagged(name: &[u8]) -> &[u8] {
     if tag_in(name).is_some() { &name[..name.len() - Tag::BYTES] } else { name }
 }
 
+/// Returns the name of the file that is written under a temporary name; `None` where that does not tell it.
+pub fn written_for(temporary_name: &[u8]) -> Option<&[u8]> {
+    let plain = untagged(temporary_name);
+    // One of that length may have been shortened.
+    plain.strip_prefix(PREFIX)?.strip_suffix(PART).filter(|name| name.len() < room(PART))
+}
+
 /// Returns the tag of a temporary name.
 pub fn tag_in(name: &[u8]) -> Option<Tag> {
     let (rest, [b'-', digits @ ..]) = name.split_last_chunk::<{ Tag::BYTES }>()? else { return None };
@@ -98,9 +108,13 @@ pub fn tag_in(name: &[u8]) -> Option<Tag> {
     u32::from_str_radix(digits, 16).ok().map(Tag)
 }
 
+/// Returns how long a name may be that a temporary one has whole, in bytes.
+const fn room(suffix: &[u8]) -> usize {
+    MAX_NAME_BYTES - PREFIX.len() - suffix.len() - Tag::BYTES
+}
+
 fn beside(name: &[u8], suffix: &[u8]) -> Vec<u8> {
-    const PREFIX: &[u8] = b".";
-    let room = MAX_NAME_BYTES - PREFIX.len() - suffix.len() - Tag::BYTES;
+    let room = room(suffix);
     if name.len() <= room {
         return [PREFIX, name, suffix].concat();
     }
@@ -118,6 +132,18 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn temporary_names_tell_what_is_written_under_them_unless_they_are_shortened() {
+        for name in [&b"a"[..], b".hidden", b"\xff.nfsw-part", &[b'x'; 200]] {
+            for temporary in [temporary(name), Tag(7).temporary(name), fresh(name)] {
+                assert_eq!(written_for(&temporary), Some(name));
+            }
+        }
+        for other in [temporary(&[b'x'; 255]), linked(b"a"), journal(b"a"), b"a.nfsw-part".to_vec()] {
+            assert_eq!(written_for(&other), None);
+        }
+    }
 
     #[test]
     fn temporary_names_fit_and_differ() {

@@ -30,7 +30,7 @@ use crate::{
     escape::escape,
     event::{Event, Name, Warning},
     find::Found,
-    local::{Directory, Marked, Times},
+    local::{Directory, Marked, StateHome, Times},
     name::MARKER,
     url::Remote,
 };
@@ -190,11 +190,11 @@ impl Place {
         }
     }
 
-    /// Removes links and the beginnings of small files that earlier runs have left in the directory, which this run has written nothing
-    /// into if that `is_new` to it; those of large files are resumed. Whether there were any.
-    pub(super) async fn remove_left(&mut self, tags: &Tags, is_new: bool) -> bool {
+    /// Removes links and the beginnings of files that earlier runs have left in the directory, which this run has written nothing into if
+    /// that `is_new` to it; those of large files that have a journal are resumed. Whether there were any.
+    pub(super) async fn remove_left(&mut self, state: &StateHome, tags: &Tags, is_new: bool) -> bool {
         let Self::Remote(place) = self else { return false };
-        let left = place.take_left(|name| tags.is_of_earlier(name) || is_new && tags.is_own(name));
+        let left = place.take_left(state, |name| tags.is_of_earlier(name) || is_new && tags.is_own(name));
         for name in &left {
             // What cannot be removed is in nobody's way.
             let _ = place.client.remove(place.handle, name).await;

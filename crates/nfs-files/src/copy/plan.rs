@@ -169,7 +169,7 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
             let mut place =
                 if copy.sync.is_some() || are_many { place.listed(context).await? } else { place };
             if !copy.dry_run {
-                place.remove_left(tags, true).await;
+                place.remove_left(&copy.state, tags, true).await;
             }
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = state::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));

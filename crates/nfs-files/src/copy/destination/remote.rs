@@ -6,17 +6,18 @@ use nfs_wireless_client::{
     self as client, Client, FileHandle, FileType, Metadata, NfsStatus, SetAttributes, Stability, Uploaded,
 };
 
-use super::{Present, is_refused, made_by_another, set_times};
+use super::{Present, is_refused, made_by_another, set_times, target_key};
 use crate::{
     chain::Entry,
     context::Context,
     copy::{
         file::{Opened, Replaces},
-        resume::SMALL_BYTES,
+        resume::{Earlier, SMALL_BYTES},
         source::{Attributes, Kind},
     },
     error::{Error, Result, ResultExt, has_status, is_missing, is_taken},
     find::{self, Children, Found},
+    local::StateHome,
     name::{self, MARKER, Tag, is_linked, is_ours},
     servers::Servers,
     url::Remote,
@@ -70,15 +71,24 @@ impl RemotePlace {
         self.ahead.take()
     }
 
-    /// Returns the names of what is `left` of making links and small files, which is never resumed; they are not known any more.
-    pub(in crate::copy) fn take_left(&mut self, left: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    /// Returns the names of what is `left` of making links and small files, and of large ones that have no journal, none of which is ever
+    /// resumed; they are not known any more.
+    pub(in crate::copy) fn take_left(
+        &mut self,
+        state: &StateHome,
+        left: impl Fn(&[u8]) -> bool,
+    ) -> Vec<Vec<u8>> {
+        let handle = self.handle;
+        let has_journal = |name: &[u8]| {
+            name::written_for(name).is_none_or(|name| Earlier::exists(state, &target_key(handle, name)))
+        };
         let is_resumed = |name: &[u8], there: &Present| match there.kind {
-            Kind::File => there.attributes.size > SMALL_BYTES && !is_linked(name),
+            Kind::File => there.attributes.size > SMALL_BYTES && !is_linked(name) && has_journal(name),
             Kind::Symlink => false,
             Kind::Directory | Kind::Special(_) => true,
         };
         let is_left = |name: &Vec<u8>, there: &mut Option<Present>| {
-            is_ours(name) && there.as_ref().is_some_and(|there| !is_resumed(name, there)) && left(name)
+            is_ours(name) && left(name) && there.as_ref().is_some_and(|there| !is_resumed(name, there))
         };
         self.known.extract_if(is_left).map(|(name, _)| name).collect()
     }
