@@ -645,15 +645,22 @@ impl Run<'_> {
 
     /// Refuses a directory that was there, and is filled under another name already. Whether this run enters it for the first time.
     fn claim_directory(&self, above: &Frame, place: &Place) -> Result<bool> {
+        let claim = |place: &Place| {
+            let which = place.which();
+            which.map_or(Ok(false), |which| self.written.claim(which, &place.own_name().shown))
+        };
         // Of the others that has been seen to when they were entered.
-        let top = above.is_top().then_some(&above.place);
-        let mut is_new = false;
-        for place in top.into_iter().chain([place]).filter(|place| !place.was_created()) {
-            if let Some(which) = place.which() {
-                is_new = self.written.claim(which, &place.own_name().shown)?;
-            }
+        if above.is_top() && !above.place.was_created() {
+            claim(&above.place)?;
         }
-        Ok(is_new)
+        if place.was_created() {
+            // The next source that fills it is not the first.
+            if let Some(which) = place.which() {
+                self.written.note(which, &place.own_name().shown);
+            }
+            return Ok(false);
+        }
+        claim(place)
     }
 
     async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {

@@ -30,8 +30,19 @@ fn what_an_interrupted_sync_has_left_is_resumed_and_not_deleted() {
         let remote_source = server.url("/tree");
         let ends = if up { [local, &remote] } else { [&remote_source, copy.to_str().unwrap()] };
         let target = if up { server.path("copy") } else { copy.clone() };
-        let mut first =
-            command(["sync", "--bwlimit", "8Mbit"]).args(ends).stderr(Stdio::null()).spawn().unwrap();
+        // Numbers of runs that nothing else on this machine has.
+        let state = here.path().join("state");
+        let numbered = |options: &[&str], ends: [&str; 2]| {
+            let mut command = command(options);
+            command.args(ends).env("XDG_STATE_HOME", &state).stderr(Stdio::null());
+            command
+        };
+        let again = || {
+            let mut command = numbered(&["sync", "-v", "--delete", "--max-delete", "0"], ends);
+            let output = command.stderr(Stdio::piped()).output().unwrap();
+            assert!(output.status.success() && stderr(&output).contains(" 0 deleted"), "{}", stderr(&output));
+        };
+        let mut first = numbered(&["sync", "--bwlimit", "8Mbit"], ends).spawn().unwrap();
         let begun = || common::part(&target.join("f1"));
         until("a part of f1 is there", || fs::metadata(begun()).is_ok_and(|it| it.blocks() > 0));
         first.kill().unwrap();
@@ -39,14 +50,39 @@ fn what_an_interrupted_sync_has_left_is_resumed_and_not_deleted() {
 
         let planned = ok(["sync", "-n", "--delete"].iter().chain(&ends));
         assert!(planned.contains("delete 0;") && !planned.contains("would delete"), "{planned}");
-        let output = nfsw(["sync", "-v", "--delete", "--max-delete", "0"].iter().chain(&ends));
-        assert!(output.status.success() && stderr(&output).contains(" 0 deleted"), "{}", stderr(&output));
+        again();
         assert_same_tree(&source, &target, true);
         // One beside a file that is complete is of no use.
         fs::write(begun(), "stale").unwrap();
         ok(["sync", "--delete"].iter().chain(&ends));
         assert_same_tree(&source, &target, false);
     }
+}
+
+#[test]
+fn what_another_run_may_be_writing_is_no_surplus() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let state = here.path().join("state");
+    fs::create_dir(here.path().join("tree")).unwrap();
+    fs::write(here.path().join("tree/file"), noise(2 << 20)).unwrap();
+    let start = |options: &[&str], source: &str, target: &str| {
+        let ends = [here.path().join(source).into_os_string(), server.url(target).into()];
+        command(options).args(ends).env("XDG_STATE_HOME", &state).spawn().unwrap()
+    };
+    let mut other = start(&["cp", "--quiet", "--bwlimit", "1Mbit"], "tree/file", "/other");
+    let part = || common::part(&server.path("other"));
+    until("it writes", || fs::metadata(part()).is_ok_and(|it| it.blocks() > 0));
+    fs::create_dir(server.path("copy")).unwrap();
+    let its_name = part().file_name().unwrap().to_str().unwrap().to_owned();
+    let left = server.path("copy").join(its_name.replace("other", "file"));
+    fs::write(&left, noise(100_000)).unwrap();
+    for is_in_use in [true, false] {
+        assert!(start(&["sync", "--quiet", "--delete"], "tree", "/copy").wait().unwrap().success());
+        assert_eq!(left.exists(), is_in_use);
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    assert_same_tree(&here.path().join("tree"), &server.path("copy"), false);
 }
 
 #[test]

@@ -77,9 +77,19 @@ impl Tags {
 
     /// Whether a temporary name is that of an earlier run, which had another number that no run has now.
     pub(super) fn is_of_earlier(&self, name: &[u8]) -> bool {
-        let (Some(found), Ok(secret)) = (tag_in(name), self.secret()) else { return false };
-        let number = (0..MOST_RUNS).find(|number| secret.tag(*number) == found);
-        number.is_some_and(|number| self.number().is_some_and(|own| own != number) && self.holds(number))
+        self.other_number(name).is_some_and(|number| self.holds(number))
+    }
+
+    /// Whether a temporary name may be that of a run which has not ended: another one has its number now.
+    pub(super) fn is_in_use(&self, name: &[u8]) -> bool {
+        self.other_number(name).is_some_and(|number| !self.holds(number))
+    }
+
+    /// Returns the number of the run that has made a temporary name, if that is not the one of this run.
+    fn other_number(&self, name: &[u8]) -> Option<u8> {
+        let (found, own) = (tag_in(name)?, self.number()?);
+        let secret = self.secret().ok()?;
+        (0..MOST_RUNS).find(|&number| number != own && secret.tag(number) == found)
     }
 
     /// Whether a temporary name has the tag of this run: before that has made any, an earlier one that had its number has left it.
@@ -157,8 +167,10 @@ mod tests {
         let are_of_earlier = || left.each_ref().map(|left| one.is_of_earlier(left));
         assert_eq!(are_of_earlier(), [false, false], "the other is still there");
         assert_eq!(left.each_ref().map(|left| one.is_own(left)), [true, false]);
+        assert_eq!(left.each_ref().map(|left| one.is_in_use(left)), [false, true]);
         drop(other);
         assert_eq!([are_of_earlier(), are_of_earlier()], [[false, true]; 2]);
+        assert!(!one.is_in_use(&left[1]), "it has ended");
         assert!(
             !one.is_of_earlier(&Tag::fresh().temporary(b"file")) && !one.is_of_earlier(b".file.nfsw-part")
         );

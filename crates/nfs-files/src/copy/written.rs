@@ -37,6 +37,11 @@ impl Written {
         }
         Err(Error::other(format!("{name}: not copied, it is the same as {first}, which this run writes")))
     }
+
+    /// Notes what this run has made under this name, which nothing had before.
+    pub(super) fn note(&self, which: Which, name: &str) {
+        self.names.borrow_mut().insert(which, name.to_owned());
+    }
 }
 
 #[cfg(test)]

@@ -243,7 +243,8 @@ impl Run<'_> {
         let mut entries = frame.place.surplus(self.context, &names, true).await?;
         entries.retain(|(name, present)| {
             let path = below(frame.relative(), name);
-            self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
+            !self.tags.is_in_use(name)
+                && self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
         });
         if !entries.is_empty() {
             if frame.is_on_inner_mount() {

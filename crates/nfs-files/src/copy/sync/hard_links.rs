@@ -6,14 +6,16 @@ use crate::{
     copy::{
         Overwrite, Run,
         compare::Age,
-        destination::{Present, directory::Frame},
+        destination::{Place, Present, directory::Frame},
         file::{Item, Version},
+        resume::Receiving,
         source::{Kind, Node},
         sync::{Compare, Syncing},
     },
     error::Result,
     event::Change,
-    local::Named,
+    local::{Named, Part},
+    name::temporary,
     progress::Share,
 };
 
@@ -139,7 +141,7 @@ impl Run<'_> {
             let replaces = self.replaces(present.as_ref().map(Version::from));
             let named = (name, &self.tags);
             match frame.place.hard_link(self.context, named, link, replaces).await? {
-                Named::Yes => {}
+                Named::Yes => remove_left(&frame.place, name),
                 Named::Taken => {
                     let there = frame.place.look_up(self.context, name).await?;
                     if self.wants(node, frame, name, there.as_ref()).await?.is_none() {
@@ -151,6 +153,18 @@ impl Run<'_> {
             }
         }
         self.say_change(node, frame, name, Change::Link)
+    }
+}
+
+/// Removes what an interrupted copy has left here of a file that has become a link: it had the other name first. What cannot be removed
+/// is what the next copy to this name removes.
+fn remove_left(place: &Place, name: &[u8]) {
+    let Place::Local { directory, .. } = place else { return };
+    if matches!(directory.stat(&temporary(name)), Ok(Some(_)))
+        && Receiving::remove_left(directory, name).is_ok()
+        && let Ok(part) = Part::beside(directory, name, 0o600, None, || None)
+    {
+        part.discard();
     }
 }
 
