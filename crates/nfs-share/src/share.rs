@@ -193,9 +193,7 @@ impl Share {
     }
 
     fn open(&self, id: MemberId, files: impl Vfs + 'static) {
-        let mut config = ServiceConfig::default();
-        // Whoever speaks in a session has received its welcome; a session continues from any address.
-        config.validates_addresses = false;
+        let config = ServiceConfig::default();
         let seed = u64::from_le_bytes(crate::random());
         let service = Service::new(config, files, seed, clock()).expect("a valid configuration");
         let server = Detached::new(service);
@@ -227,6 +225,9 @@ impl Inner {
         let Some(call) = self.sharer().handle_input(clock(), address, datagram, message) else { return };
         let Some(door) = self.doors().get(&call.member).cloned() else { return };
         door.note(address, call.session);
+        if let Some(validated) = call.validated {
+            door.server.with_service(|service| service.validate_address(validated));
+        }
         door.server.handle(address, message);
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -104,6 +104,9 @@ pub struct Call {
     pub member: MemberId,
     /// Its session.
     pub session: Arc<Session>,
+    /// Where its welcome was received, which the first message of a session proves. Later ones may come from any address, which may be
+    /// forged.
+    pub validated: Option<IpAddr>,
 }
 
 /// Codes, members and sessions of one share, as a machine.
@@ -151,6 +154,8 @@ struct Live {
     /// Where it was heard from, and when; `None` until it is used.
     heard: Option<(Instant, SocketAddr)>,
     opened: Instant,
+    /// Where its welcome was sent; `None` once copies of it went elsewhere.
+    welcomed: Option<IpAddr>,
     /// What it was opened for.
     greeting: GreetingId,
 }
@@ -265,11 +270,13 @@ impl Sharer {
         };
         let opened = live.session.open(datagram, message)?;
         let was_used = live.heard.replace((now, address)).is_some();
-        let call = Call { member: live.member, session: Arc::clone(&live.session) };
+        let is_message = opened == Opened::Message;
+        let validated = live.welcomed.take_if(|_| is_message);
+        let call = Call { member: live.member, session: Arc::clone(&live.session), validated };
         if !was_used && let Some(held) = self.members.get_mut(&call.member) {
             held.returns.settle(live.greeting);
         }
-        (opened == Opened::Message).then_some(call)
+        is_message.then_some(call)
     }
 
     /// Ends what is over, and answers wrong guesses.
@@ -334,6 +341,7 @@ impl Sharer {
                 let greeting = GreetingId::of(&attempt, number, &share, handshake);
                 let refusal = Datagram::Refusal { attempt, reason: Refusal::WrongCode }.encode();
                 if let Some(again) = self.answer_again(now, greeting, &refusal) {
+                    self.note_copy(greeting, address);
                     return again;
                 }
                 let periods = [self.period(now), self.period(now).wrapping_sub(1)];
@@ -344,7 +352,7 @@ impl Sharer {
                 self.check_proof(now, address, (attempt, number, &share), handshake)
             }
             Datagram::Return { attempt, member, handshake } => {
-                self.take_back(now, attempt, member, handshake)
+                self.take_back(now, address, attempt, (member, handshake))
             }
             Datagram::Offer { .. }
             | Datagram::Welcome { .. }
@@ -416,7 +424,7 @@ impl Sharer {
             return None;
         };
         let session = SessionId::draw();
-        let welcome = self.welcome(now, (attempt, greeting), noise, id, session)?;
+        let welcome = self.welcome((now, address), (attempt, greeting), noise, id, session)?;
         let held = self.members.get_mut(&id)?;
         // The code is spent.
         held.member.code = None;
@@ -431,15 +439,16 @@ impl Sharer {
     fn take_back(
         &mut self,
         now: Instant,
+        address: SocketAddr,
         attempt: Attempt,
-        id: MemberId,
-        handshake: &[u8],
+        (id, handshake): (MemberId, &[u8]),
     ) -> Option<Vec<u8>> {
         let Some(key) = self.members.get(&id).and_then(|held| held.member.key) else {
             return Some(Datagram::Refusal { attempt, reason: Refusal::Unknown }.encode());
         };
         let greeting = GreetingId::of(&attempt, 0, &id.0, handshake);
         if let Some(again) = self.members.get(&id).and_then(|held| held.returns.of(greeting)) {
+            self.note_copy(greeting, address);
             return again;
         }
         let has_ended = self.members.get(&id).is_none_or(|held| held.has_ended);
@@ -454,7 +463,7 @@ impl Sharer {
             self.make_room(now, id);
             SessionId::draw()
         };
-        let welcome = self.welcome(now, (attempt, greeting), noise, id, session)?;
+        let welcome = self.welcome((now, address), (attempt, greeting), noise, id, session)?;
         self.members.get_mut(&id)?.returns.enter(greeting, welcome.clone());
         Some(welcome)
     }
@@ -462,7 +471,7 @@ impl Sharer {
     /// Ends a handshake: says which session it is, and keeps its keys. [`SessionId::NONE`] says that there is none any more.
     fn welcome(
         &mut self,
-        now: Instant,
+        (now, address): (Instant, SocketAddr),
         (attempt, greeting): (Attempt, GreetingId),
         mut noise: Handshake,
         id: MemberId,
@@ -480,10 +489,19 @@ impl Sharer {
         noise.write(&payload.concat(), &mut handshake)?;
         if session != SessionId::NONE {
             let session = Arc::new(Session::new(session, noise.finish()?));
-            let live = Live { member: id, session, heard: None, opened: now, greeting };
+            let welcomed = Some(address.ip());
+            let live = Live { member: id, session, heard: None, opened: now, welcomed, greeting };
             self.sessions.insert(live.session.id(), live);
         }
         Some(Datagram::Welcome { attempt, handshake: &handshake }.encode())
+    }
+
+    /// Notes that a copy of a greeting is answered.
+    fn note_copy(&mut self, greeting: GreetingId, address: SocketAddr) {
+        let mut live = self.sessions.values_mut().filter(|live| live.greeting == greeting);
+        if let Some(live) = live.find(|live| live.welcomed != Some(address.ip())) {
+            live.welcomed = None;
+        }
     }
 
     /// Whether a member may have another session.

@@ -159,6 +159,22 @@ async fn each_address_of_a_machine_answers() {
     }
 }
 
+/// Somebody goes to another network: its packets come from another address from then on.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_comes_from_another_address_reads_on() {
+    let (folder, (share, _events)) = (folder(), share().await);
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let (to, seen) = (share.local_addr(), Arc::default());
+    let (addresses, address) = tokio::sync::watch::channel("127.0.0.1");
+    let between = relay_from(address, to, seen).await;
+    let (fs, _) = connect(between, code(&share, id)).await.unwrap();
+    let before = fs.read("trip/file").await.unwrap();
+    addresses.send("127.0.0.2").unwrap();
+    assert_eq!(timeout(10 * SECOND, fs.read("trip/file")).await.unwrap().unwrap(), before);
+    assert_eq!(share.heard(id).unwrap().1.ip(), "127.0.0.2".parse::<std::net::IpAddr>().unwrap());
+}
+
 /// Everything that travels is seen by somebody in between, who changes nothing.
 #[tokio::test]
 async fn who_listens_learns_no_name_and_no_byte() {
@@ -180,6 +196,15 @@ async fn who_listens_learns_no_name_and_no_byte() {
 
 /// Carries datagrams between one client and a share, and keeps them.
 async fn relay(to: SocketAddr, seen: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
+    relay_from(tokio::sync::watch::channel("127.0.0.1").1, to, seen).await
+}
+
+/// As [`relay`], from an address of this machine that may change.
+async fn relay_from(
+    own: tokio::sync::watch::Receiver<&'static str>,
+    to: SocketAddr,
+    seen: Arc<Mutex<Vec<Vec<u8>>>>,
+) -> SocketAddr {
     let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let address = front.local_addr().unwrap();
     tokio::spawn(async move {
@@ -188,11 +213,13 @@ async fn relay(to: SocketAddr, seen: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
         loop {
             let Ok((length, from)) = front.recv_from(&mut buffer).await else { continue };
             seen.lock().unwrap().push(buffer[..length].to_vec());
-            let known = backs.iter().find(|(known, _)| *known == from).map(|(_, back)| Arc::clone(back));
-            let back = match known {
+            let own = *own.borrow();
+            let is_known = |back: &UdpSocket| back.local_addr().unwrap().ip().to_string() == own;
+            let known = backs.iter().find(|(known, back)| *known == from && is_known(back));
+            let back = match known.map(|(_, back)| Arc::clone(back)) {
                 Some(back) => back,
                 None => {
-                    let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+                    let back = Arc::new(UdpSocket::bind((own, 0)).await.unwrap());
                     back.connect(to).await.unwrap();
                     backs.push((from, Arc::clone(&back)));
                     tokio::spawn(answers(Arc::clone(&back), Arc::clone(&front), from, Arc::clone(&seen)));

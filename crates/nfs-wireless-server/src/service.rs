@@ -5,7 +5,7 @@ mod work;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -384,6 +384,11 @@ impl Service {
     /// Returns whether so many calls wait that a stream should not be read further before some are answered.
     pub fn is_congested(&self) -> bool {
         self.waiting.len() >= MAX_WAITING_CALLS || self.waiting_bytes >= MAX_WAITING_BYTES
+    }
+
+    /// Believes that an address receives what is sent to it, as [`ServiceConfig::validates_addresses`] asks: something else has shown it.
+    pub fn validate_address(&mut self, address: IpAddr) {
+        self.addresses.validate(address);
     }
 
     fn advance(&mut self, now: Instant) -> Instant {

@@ -108,6 +108,42 @@ fn a_code_makes_one_member_who_comes_back_from_anywhere() {
 }
 
 #[test]
+fn only_who_receives_a_welcome_shows_where() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let code = code(&sharer, id);
+    let membership = join(&mut sharer, &code, now).unwrap().unwrap().membership;
+    let [own, others]: [SocketAddr; 2] = [here(), "10.0.0.1:1".parse().unwrap()];
+    // Where copies of the greeting claim to come from, and from where the first two messages do.
+    for (greetings, messages, expected) in [
+        (vec![own], [own, others], Some(own)),
+        // It is the welcome that shows it, whatever the session is used from.
+        (vec![own], [others, own], Some(own)),
+        (vec![own, own], [own, others], Some(own)),
+        (vec![others, own], [own, others], None),
+        (vec![own, others], [others, own], None),
+    ] {
+        let mut back = Join::as_member(&membership, now).unwrap();
+        let greeting = back.poll_transmit(now).unwrap().to_vec();
+        let mut joined = None;
+        for from in &greetings {
+            assert!(sharer.handle_input(now, *from, &greeting, &mut Vec::new()).is_none());
+            back.handle_input(now, &sharer.poll_transmit().unwrap().bytes);
+            joined = joined.or_else(|| back.poll_result());
+        }
+        let session = joined.unwrap().unwrap().session;
+        let mut validated = |from| {
+            let (mut datagram, mut message) = (Vec::new(), Vec::new());
+            session.seal(b"call", &mut datagram);
+            sharer.handle_input(now, from, &datagram, &mut message).unwrap().validated
+        };
+        let shown = messages.map(&mut validated);
+        assert_eq!(shown, [expected.map(|it| it.ip()), None], "{greetings:?} {messages:?}");
+    }
+}
+
+#[test]
 fn no_two_people_have_codes_with_the_same_number() {
     let now = epoch();
     let mut first = sharer(now);
