@@ -14,7 +14,6 @@
 //! | `answered` | which greetings were answered |
 //! | `sharer` | codes, members and their sessions |
 //! | `join` | how a receiver becomes a member, and comes back |
-//! | `called` | a socket that replies from the address that was called |
 //! | `share`, `channel` | either end on a socket (features `sharer`, `receiver`) |
 //!
 //! # Example
@@ -63,8 +62,6 @@
 #![forbid(unsafe_code)]
 
 mod answered;
-#[cfg(all(feature = "sharer", target_os = "linux", not(portable_only)))]
-mod called;
 #[cfg(feature = "receiver")]
 mod channel;
 mod code;

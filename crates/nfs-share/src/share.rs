@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_wireless_server::{Detached, Service, ServiceConfig, Vfs};
+use nfs_wireless_server::{CalledSocket, Detached, Service, ServiceConfig, Vfs};
 use rustix::net::sockopt;
 use tokio::{
     net::UdpSocket,
@@ -28,11 +28,6 @@ use crate::{
     session::Session,
     sharer::{Event, Member, Sharer, Transmit},
 };
-
-#[cfg(all(target_os = "linux", not(portable_only)))]
-type Socket = crate::called::CalledSocket;
-#[cfg(not(all(target_os = "linux", not(portable_only))))]
-type Socket = UdpSocket;
 
 /// Receive and send buffer asked for, in bytes; the system may grant less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
@@ -60,7 +55,7 @@ pub struct Share {
 
 #[derive(Debug)]
 struct Inner {
-    socket: Socket,
+    socket: CalledSocket,
     sharer: Mutex<Sharer>,
     doors: Mutex<BTreeMap<MemberId, Arc<Door>>>,
     /// Rings when there is something to send, or the next deadline has changed.
@@ -101,9 +96,7 @@ impl Share {
         let address = socket.local_addr()?;
         let (events, receiver) = unbounded_channel();
         let (sharer, doors, bell) = (Mutex::new(sharer), Mutex::default(), Notify::new());
-        #[cfg(all(target_os = "linux", not(portable_only)))]
-        let socket = Socket::new(socket);
-        let inner = Arc::new(Inner { socket, sharer, doors, bell, events });
+        let inner = Arc::new(Inner { socket: CalledSocket::new(socket), sharer, doors, bell, events });
         let task = tokio::spawn(run(Arc::clone(&inner)));
         Ok((Self { inner, address, task }, receiver))
     }

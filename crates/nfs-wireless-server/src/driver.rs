@@ -1,5 +1,6 @@
 //! The service on real sockets: UDP and TCP on one port, and the only file that knows sockets and clocks.
 
+mod called;
 mod detached;
 mod stream;
 
@@ -26,7 +27,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-pub use self::detached::Detached;
+pub use self::{called::CalledSocket, detached::Detached};
 use crate::service::{Done, Peer, Service, Transmit, Work};
 
 /// A running server. Dropping it stops the server at once; [`shutdown`](Self::shutdown) sends what is ready first.
@@ -402,7 +403,7 @@ async fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
 async fn run(shared: Arc<Shared>, tcp: TcpListener, udp: UdpSocket, stopped: watch::Receiver<bool>) {
     let most = shared.lock().connections();
     let mut tasks = JoinSet::new();
-    tasks.spawn(serve_datagrams(Arc::clone(&shared), udp, stopped.clone()));
+    tasks.spawn(serve_datagrams(Arc::clone(&shared), CalledSocket::new(udp), stopped.clone()));
     let mut stop = pin!(stop(stopped.clone()));
     // Ends with this.
     let mut resting = JoinSet::new();
@@ -444,7 +445,7 @@ async fn stop(mut stopped: watch::Receiver<bool>) {
 const RETRY_TIME: Duration = Duration::from_millis(10);
 
 /// Receives and sends datagrams, and keeps the service's time.
-async fn serve_datagrams(shared: Arc<Shared>, socket: UdpSocket, stopped: watch::Receiver<bool>) {
+async fn serve_datagrams(shared: Arc<Shared>, socket: CalledSocket, stopped: watch::Receiver<bool>) {
     let mut buffer = vec![0; DATAGRAM_BYTES];
     let mut stop = pin!(stop(stopped));
     loop {
@@ -480,7 +481,7 @@ async fn serve_datagrams(shared: Arc<Shared>, socket: UdpSocket, stopped: watch:
     send_datagrams(&shared, &socket).await;
 }
 
-async fn send_datagrams(shared: &Shared, socket: &UdpSocket) {
+async fn send_datagrams(shared: &Shared, socket: &CalledSocket) {
     loop {
         let Some(transmit) = shared.lock().datagrams.pop() else {
             return;

@@ -41,7 +41,7 @@ pub use config::{
 };
 pub use directory::{Access, Directory, DirectoryConfig, Metadata};
 #[cfg(feature = "tokio")]
-pub use driver::{Detached, Server};
+pub use driver::{CalledSocket, Detached, Server};
 pub use faults::{Action, Calls, Faults, InnerExport, Mountable, REORDER_TIME, Rule, When};
 pub use handle::{MAX_HANDLE_BYTES, MIN_HANDLE_BYTES};
 pub use memory::{Memory, MemoryConfig};

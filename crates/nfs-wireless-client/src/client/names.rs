@@ -68,13 +68,17 @@ impl Client {
         let directory = self.inside(directory)?;
         let arguments = LOOKUP3args { what: place(directory, name) };
         let mut pauses = BUSY_PAUSES.iter();
-        let found: LOOKUP3resok = loop {
-            match self.call(Procedure::Lookup, &arguments).await {
+        let ask = async || {
+            let found: LOOKUP3resok = self.call(Procedure::Lookup, &arguments).await?;
+            self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await
+        };
+        let entry = loop {
+            match ask().await {
+                // Also where the name was given to another file before the attributes of this one were known.
                 Err(error) if self.is_only_busy(directory, &error, &mut pauses).await => {}
                 found => break found?,
             }
         };
-        let entry = self.entry(Procedure::Lookup, &found.object, &found.obj_attributes).await?;
         let entry = self.crossed(directory, name, entry).await?;
         let export = String::from_utf8_lossy(self.export());
         let above = match entry.handle {

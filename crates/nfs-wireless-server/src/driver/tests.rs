@@ -125,6 +125,22 @@ async fn both_transports_answer_on_one_port_and_portmap_names_it() {
     }
 }
 
+#[cfg(all(target_os = "linux", not(portable_only)))]
+#[tokio::test]
+async fn each_address_of_the_machine_answers_from_itself() {
+    for (listen, called) in [("0.0.0.0:0", ["127.0.0.1", "127.0.0.2"]), ("[::]:0", ["127.0.0.2", "::1"])] {
+        let server = server(listen).await;
+        for address in called {
+            let address = SocketAddr::new(address.parse().unwrap(), server.local_addr().port());
+            let any = if address.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+            let socket = UdpSocket::bind(any).await.unwrap();
+            // It hears that address alone.
+            socket.connect(address).await.unwrap();
+            assert_eq!(results(&ask(&socket, &null(7)).await).0, 7, "{listen} {address}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn records_may_come_in_any_pieces_and_fragments() {
     let server = server("127.0.0.1:0").await;

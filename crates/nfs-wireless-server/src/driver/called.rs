@@ -1,11 +1,10 @@
-//! A UDP socket whose replies leave from the address that was called: a machine may have several, and receivers take replies from
-//! that one only. Where the system does not tell which it was, it chooses.
+//! A UDP socket whose replies leave from the address that was called.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::{io::Interest, net::UdpSocket};
@@ -13,8 +12,10 @@ use tokio::{io::Interest, net::UdpSocket};
 /// Peers of which it is remembered what they have called; the one heard of first is forgotten first.
 const MAX_PEERS: usize = 4096;
 
+/// A UDP socket whose replies leave from the address that the peer has called: a machine may have several, and clients take replies
+/// from that one only. Where the system does not tell which it was (on other systems than Linux), it chooses.
 #[derive(Debug)]
-pub(crate) struct CalledSocket {
+pub struct CalledSocket {
     socket: UdpSocket,
     called: Mutex<Called>,
 }
@@ -27,7 +28,8 @@ struct Called {
 }
 
 impl CalledSocket {
-    pub(crate) fn new(socket: UdpSocket) -> Self {
+    /// Takes a socket that is bound.
+    pub fn new(socket: UdpSocket) -> Self {
         // A socket that has one address answers from it anyway.
         if socket.local_addr().is_ok_and(|address| address.ip().is_unspecified()) {
             system::tell_called(&socket);
@@ -35,18 +37,30 @@ impl CalledSocket {
         Self { socket, called: Mutex::default() }
     }
 
-    pub(crate) async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    /// Receives a datagram; returns its bytes, and who has sent it.
+    ///
+    /// # Errors
+    /// Those of the system, which may be about an earlier datagram.
+    pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let received =
             self.socket.async_io(Interest::READABLE, || system::receive(&self.socket, buffer)).await;
         received.map(|received| self.note(received))
     }
 
-    pub(crate) fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    /// As [`Self::recv_from`], without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock`, if there is none; those of the system.
+    pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let received = self.socket.try_io(Interest::READABLE, || system::receive(&self.socket, buffer));
         received.map(|received| self.note(received))
     }
 
-    pub(crate) async fn send_to(&self, bytes: &[u8], peer: SocketAddr) -> io::Result<usize> {
+    /// Sends a datagram, from the address that this peer has called last.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn send_to(&self, bytes: &[u8], peer: SocketAddr) -> io::Result<usize> {
         let called = self.called().addresses.get(&peer).copied();
         self.socket.async_io(Interest::WRITABLE, || system::send(&self.socket, bytes, peer, called)).await
     }
@@ -66,7 +80,7 @@ impl CalledSocket {
         (length, peer)
     }
 
-    fn called(&self) -> std::sync::MutexGuard<'_, Called> {
+    fn called(&self) -> MutexGuard<'_, Called> {
         self.called.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,5 +156,37 @@ mod system {
             None => sendmsg(fd, &slices, &[], flags, Some(&to)),
         };
         Ok(sent?)
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(portable_only))))]
+mod system {
+    use std::{
+        io,
+        net::{IpAddr, SocketAddr},
+    };
+
+    use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
+    use tokio::net::UdpSocket;
+
+    pub(super) fn tell_called(_: &UdpSocket) {}
+
+    pub(super) fn receive(
+        socket: &UdpSocket,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr, Option<IpAddr>)> {
+        let (length, _, peer) = recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        let peer = peer.ok_or_else(|| io::Error::other("a datagram of nobody"))?;
+        Ok((length, peer, None))
+    }
+
+    pub(super) fn send(
+        socket: &UdpSocket,
+        bytes: &[u8],
+        peer: SocketAddr,
+        _: Option<IpAddr>,
+    ) -> io::Result<usize> {
+        Ok(sendto(socket, bytes, SendFlags::DONTWAIT, &peer)?)
     }
 }
