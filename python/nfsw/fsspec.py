@@ -278,7 +278,7 @@ class NFSFileSystem(AbstractFileSystem):
         if not autocommit and letters[0] != "r":
             directory, _, name = path.rpartition("/")
             target = f"{directory}/.nfsw-{secrets.token_hex(8)}"
-            placed = _Placed(self, target, path)
+            placed = _Placed(self, target, path, letters[0] == "x")
             if letters[0] == "x" and self.exists(path):
                 raise FileExistsError(path)
         name = self.unstrip_protocol(path)
@@ -302,11 +302,16 @@ class NFSFileSystem(AbstractFileSystem):
 class _Placed:
     """What is written in a transaction: it gets its name at the end of that."""
 
-    def __init__(self, fs, temporary, path):
-        self._fs, self._temporary, self._path = fs, temporary, path
+    def __init__(self, fs, temporary, path, is_new):
+        self._fs, self._temporary, self._path, self._is_new = fs, temporary, path, is_new
 
     def commit(self):
-        self._fs._server.mv(os.fsencode(self._temporary), os.fsencode(self._path))
+        move = self._fs._server.mv_new if self._is_new else self._fs._server.mv
+        try:
+            move(os.fsencode(self._temporary), os.fsencode(self._path))
+        except FileExistsError:
+            self.discard()
+            raise
         self._fs.invalidate_cache(self._path)
 
     def discard(self):

@@ -249,6 +249,18 @@ impl Server {
         self.run(py, from, |fs| async move { fs.rename(from, to).await })
     }
 
+    /// Gives a file a name in the same directory that nothing has. `EXIST` if something has it.
+    fn mv_new(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
+        self.run(py, from, |fs| async move {
+            let (file, directory) = (fs.entry(from).await?.handle, fs.entry(parent(to)).await?.handle);
+            let [from, to] = [from, to].map(|path| path.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
+            match fs.client().rename_if_free(file, (directory, from), (directory, to)).await? {
+                true => Ok(()),
+                false => Err(refused(NfsStatus::EXIST)),
+            }
+        })
+    }
+
     /// Makes an empty file, or gives one that is there the server's time.
     fn touch(&self, py: Python<'_>, path: &[u8], truncate: bool) -> PyResult<()> {
         self.run(py, path, |fs| async move {

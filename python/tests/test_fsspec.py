@@ -128,6 +128,20 @@ def test_transactions_show_all_or_nothing(server, place):
     assert [it.name for it in directory.iterdir()] == ["a"]
 
 
+def test_what_was_new_when_a_transaction_began_replaces_nothing_at_its_end(server, place):
+    directory, _ = place
+    fs = NFSFileSystem(**server.options())
+    with fs.transaction:
+        with fs.open(f"/{directory.name}/free", "xb") as file:
+            file.write(b"mine")
+    with pytest.raises(FileExistsError), fs.transaction:
+        with fs.open(f"/{directory.name}/taken", "xb") as file:
+            file.write(b"mine")
+        (directory / "taken").write_bytes(b"theirs")
+    found = {it.name: it.read_bytes() for it in directory.iterdir()}
+    assert found == {"free": b"mine", "taken": b"theirs"}
+
+
 def test_a_copy_onto_another_name_of_the_same_file_is_refused(server, place):
     directory, _ = place
     fs = NFSFileSystem(**server.options())

@@ -13,7 +13,7 @@ mod table;
 use std::{
     io,
     ops::ControlFlow,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -74,7 +74,14 @@ impl Directory {
     /// # Errors
     /// The host's error when it is no directory that can be opened.
     pub fn open(path: impl AsRef<Path>, config: DirectoryConfig) -> io::Result<Self> {
-        let root = host::open_root(path.as_ref())?;
+        Self::of(host::open_root(path.as_ref())?, config)
+    }
+
+    /// Exports a directory that is open, whatever its path leads to by now.
+    ///
+    /// # Errors
+    /// The host's error when it is no directory.
+    pub fn of(root: OwnedFd, config: DirectoryConfig) -> io::Result<Self> {
         let identity = look(&root)?.identity;
         let state = Mutex::new(State::new(config.clone(), root, identity));
         Ok(Self { config, state })

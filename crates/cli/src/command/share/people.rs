@@ -3,7 +3,9 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    io,
     net::SocketAddr,
+    os::fd::OwnedFd,
     path::{Component, Path},
     time::{Duration, Instant, SystemTime},
 };
@@ -11,6 +13,7 @@ use std::{
 use jiff::{Timestamp, tz::TimeZone};
 use nfs_share::{Event, Member, MemberId, Share};
 use nfs_wireless_server::{Access, Directory, DirectoryConfig};
+use rustix::fs::{Mode, OFlags};
 
 use super::web::Web;
 use crate::{
@@ -104,7 +107,9 @@ impl Person {
         }
         let mut config = DirectoryConfig::default();
         config.access = Access::ReadOnly;
-        Ok(Directory::open(&real, config).map_err(|error| local(&real, &error))?)
+        let below = real.strip_prefix(directory).expect("it starts with that");
+        let opened = open_below(directory, below).and_then(|opened| Directory::of(opened, config));
+        Ok(opened.map_err(|error| local(&real, &error))?)
     }
 
     fn shown(&self) -> String {
@@ -114,6 +119,16 @@ impl Person {
             escape(self.name.as_bytes()).into_owned()
         }
     }
+}
+
+/// Opens a directory below another one, through no link: one that somebody has put there since leads nowhere.
+fn open_below(directory: &Path, below: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    for name in below.components() {
+        opened = rustix::fs::openat(&opened, name.as_os_str(), flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(opened)
 }
 
 impl<'a> People<'a> {
@@ -374,5 +389,27 @@ pub(super) fn clock_time(until: Instant) -> String {
     match Timestamp::try_from(time) {
         Ok(time) => time.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string(),
         Err(_) => "the end of time".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_becomes_a_link_after_it_was_looked_at_is_not_opened() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("shared/a/b")).unwrap();
+        let shared = place.path().join("shared");
+        for below in ["", "a", "a/b"] {
+            assert!(open_below(&shared, Path::new(below)).is_ok(), "{below}");
+        }
+        fs::rename(shared.join("a"), place.path().join("a")).unwrap();
+        symlink(place.path().join("a"), shared.join("a")).unwrap();
+        for below in ["a", "a/b"] {
+            assert!(open_below(&shared, Path::new(below)).is_err(), "{below}");
+        }
     }
 }
