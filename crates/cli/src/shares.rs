@@ -45,13 +45,13 @@ pub(crate) fn channel(host: &str) -> Result<Option<(String, ShareChannel)>> {
     if let Some(known) = channels.get(host) {
         return Ok(Some((place.to_owned(), known.clone())));
     }
-    let address = address(place)?;
+    let addresses = addresses(place)?;
     let code = if code.is_empty() { secret(place)? } else { code.to_owned() };
     let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
     let file = file_name(&code);
     let greeting = kept(&file).map_or(Greeting::Code(code), Greeting::Known);
     let channel =
-        ShareChannel::new(address, greeting, &label(), move |joined| keep(&file, &joined.membership));
+        ShareChannel::new(addresses, greeting, &label(), move |joined| keep(&file, &joined.membership));
     channels.insert(host.to_owned(), channel.clone());
     Ok(Some((place.to_owned(), channel)))
 }
@@ -81,18 +81,18 @@ pub(crate) fn secret(place: &str) -> Result<String> {
     }
 }
 
-/// Reads `HOST:PORT`, or `HOST` with the port that shares have.
-fn address(place: &str) -> Result<SocketAddr> {
+/// Reads `HOST:PORT`, or `HOST` with the port that shares have. A name may have several addresses.
+fn addresses(place: &str) -> Result<Vec<SocketAddr>> {
     let wrong = |why: &dyn std::fmt::Display| Error::usage(format!("{place}: {why}"));
     if let Ok(address) = parse_listen(place) {
-        return Ok(address);
+        return Ok(vec![address]);
     }
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) => (host, port.parse().map_err(|_| wrong(&"expected HOST:PORT"))?),
         None => (place, PORT),
     };
-    let mut found = (host, port).to_socket_addrs().map_err(|error| wrong(&error))?;
-    found.next().ok_or_else(|| wrong(&"the name has no address"))
+    let found: Vec<_> = (host, port).to_socket_addrs().map_err(|error| wrong(&error))?.collect();
+    if found.is_empty() { Err(wrong(&"the name has no address")) } else { Ok(found) }
 }
 
 /// Gets into a share, and returns what it has said of itself.

@@ -46,7 +46,8 @@ pub enum Greeting {
 pub struct ShareChannel(Arc<Inner>);
 
 struct Inner {
-    address: SocketAddr,
+    /// Of one share: which of them answers is found out.
+    addresses: Vec<SocketAddr>,
     label: String,
     /// One at a time joins.
     joining: tokio::sync::Mutex<()>,
@@ -67,6 +68,8 @@ pub struct Met {
 
 struct State {
     greeting: Greeting,
+    /// The address that has answered.
+    answered: Option<SocketAddr>,
     session: Option<Arc<Session>>,
     met: Option<Met>,
     until: Option<Instant>,
@@ -81,21 +84,23 @@ struct State {
 
 impl fmt::Debug for ShareChannel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ShareChannel").field("address", &self.0.address).finish_non_exhaustive()
+        out.debug_struct("ShareChannel").field("addresses", &self.0.addresses).finish_non_exhaustive()
     }
 }
 
 impl ShareChannel {
-    /// Prepares a channel to the share at an address, which is shown `label`. `joined` is called with each session, so that
-    /// what leads back to the share can be kept.
+    /// Prepares a channel to the share at one of these addresses, which is shown `label`. All of them are asked, each a little later than the
+    /// one before (RFC 8305 §5), and the first to answer is used. `joined` is called with each session, so that what leads back to the
+    /// share can be kept.
     pub fn new(
-        address: SocketAddr,
+        addresses: impl IntoIterator<Item = SocketAddr>,
         greeting: Greeting,
         label: &str,
         joined: impl Fn(&Joined) + Send + Sync + 'static,
     ) -> Self {
         let state = State {
             greeting,
+            answered: None,
             session: None,
             met: None,
             until: None,
@@ -105,7 +110,7 @@ impl ShareChannel {
             is_returning: false,
         };
         Self(Arc::new(Inner {
-            address,
+            addresses: addresses.into_iter().collect(),
             label: label.to_owned(),
             joining: tokio::sync::Mutex::default(),
             bell: Notify::new(),
@@ -155,30 +160,30 @@ impl Inner {
 
     /// Becomes a member, or comes back as one.
     async fn join(&self) -> io::Result<()> {
-        let any: IpAddr =
-            if self.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let greeting = self.state().greeting.clone();
         let mut join = match greeting {
             Greeting::Code(code) => Join::with_code(code, &self.label, clock()),
             Greeting::Known(membership) => Join::as_member(&membership, clock())
                 .ok_or_else(|| io::Error::other("what was kept of this share holds no keys"))?,
         };
-        let socket = UdpSocket::bind((any, 0)).await?;
-        let mut buffer = vec![0; 2048];
+        let known = self.state().answered;
+        let sockets =
+            Sockets::open(known.map_or_else(|| self.addresses.clone(), |known| vec![known])).await?;
+        let (mut buffer, mut sent, mut answered) = (vec![0; 2048], 0, known);
         let result = loop {
             if let Some(result) = join.poll_result() {
                 break result;
             }
             if let Some(datagram) = join.poll_transmit(clock()) {
-                // A network that is down may come back.
-                let _ = socket.send_to(datagram, self.address).await;
+                sent += 1;
+                sockets.send(datagram, sent).await;
             }
             let due = join.poll_timeout().unwrap_or_else(clock);
-            if let Ok(Ok((length, from))) =
-                tokio::time::timeout_at(due.into(), socket.recv_from(&mut buffer)).await
-                && from == self.address
+            if let Ok(Some((length, from))) =
+                tokio::time::timeout_at(due.into(), sockets.receive(&mut buffer)).await
             {
                 join.handle_input(clock(), buffer.get(..length).unwrap_or_default());
+                answered = Some(from);
             }
         };
         let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
@@ -188,6 +193,7 @@ impl Inner {
         state.greeting = Greeting::Known(joined.membership);
         state.until = clock().checked_add(joined.remaining);
         state.session = Some(Arc::new(joined.session));
+        state.answered = answered;
         drop(state);
         self.bell.notify_waiters();
         Ok(())
@@ -217,6 +223,59 @@ impl Inner {
     }
 }
 
+/// Sockets by which one share is asked at all its addresses.
+struct Sockets {
+    addresses: Vec<SocketAddr>,
+    v4: Option<UdpSocket>,
+    v6: Option<UdpSocket>,
+}
+
+impl Sockets {
+    /// # Errors
+    /// When no socket can be had.
+    async fn open(addresses: Vec<SocketAddr>) -> io::Result<Self> {
+        let (mut last, mut found) = (None, [None, None]);
+        for (of_family, any) in
+            found.iter_mut().zip([IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()])
+        {
+            if addresses.iter().any(|address| address.is_ipv4() == any.is_ipv4()) {
+                match UdpSocket::bind((any, 0)).await {
+                    Ok(socket) => *of_family = Some(socket),
+                    Err(error) => last = Some(error),
+                }
+            }
+        }
+        match (found, last) {
+            ([None, None], Some(error)) => Err(error),
+            ([v4, v6], _) => Ok(Self { addresses, v4, v6 }),
+        }
+    }
+
+    /// Sends a datagram to the first `count` addresses.
+    async fn send(&self, datagram: &[u8], count: usize) {
+        for address in self.addresses.iter().take(count) {
+            if let Some(socket) = if address.is_ipv4() { &self.v4 } else { &self.v6 } {
+                // A network that is down may come back.
+                let _ = socket.send_to(datagram, address).await;
+            }
+        }
+    }
+
+    /// Receives a datagram from one of the addresses; `None` where the system tells an error, or it came from elsewhere.
+    async fn receive(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let is_ready = async |socket: &Option<UdpSocket>| match socket {
+            Some(socket) => socket.readable().await,
+            None => pending().await,
+        };
+        let ready = tokio::select! {
+            _ = is_ready(&self.v4) => &self.v4,
+            _ = is_ready(&self.v6) => &self.v6,
+        };
+        let received = ready.as_ref()?.try_recv_from(buffer).ok()?;
+        self.addresses.contains(&received.1).then_some(received)
+    }
+}
+
 fn wrong_code() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
@@ -239,7 +298,8 @@ impl Channel for ShareChannel {
             if self.0.state().session.is_none() {
                 self.0.join().await?;
             }
-            Ok(self.0.address)
+            let answered = self.0.state().answered;
+            answered.ok_or_else(|| io::Error::other("the share has no address"))
         })
     }
 

@@ -50,10 +50,10 @@ fn code(share: &Share, id: MemberId) -> Code {
 /// What an embedder keeps of a session.
 type Kept = Arc<Mutex<Option<Membership>>>;
 
-fn channel(address: SocketAddr, greeting: Greeting) -> (ClientConfig, Kept) {
+fn channel(addresses: impl IntoIterator<Item = SocketAddr>, greeting: Greeting) -> (ClientConfig, Kept) {
     let kept = Kept::default();
     let keep = Arc::clone(&kept);
-    let channel = ShareChannel::new(address, greeting, "sophia's laptop", move |joined| {
+    let channel = ShareChannel::new(addresses, greeting, "sophia's laptop", move |joined| {
         *keep.lock().unwrap() = Some(joined.membership.clone());
     });
     let channel: Arc<dyn nfs_wireless_client::Channel> = Arc::new(channel);
@@ -61,7 +61,7 @@ fn channel(address: SocketAddr, greeting: Greeting) -> (ClientConfig, Kept) {
 }
 
 async fn connect(address: SocketAddr, code: Code) -> Result<(Fs, Kept), Error> {
-    let (config, kept) = channel(address, Greeting::Code(code));
+    let (config, kept) = channel([address], Greeting::Code(code));
     Ok((Fs::new(Client::connect("", b"/", config).await?, "/"), kept))
 }
 
@@ -104,7 +104,7 @@ async fn what_is_stopped_or_over_is_gone_within_a_second() {
     drop(open);
     // Neither does it come back.
     let membership = kept.lock().unwrap().clone().unwrap();
-    let (config, _) = channel(share.local_addr(), Greeting::Known(membership));
+    let (config, _) = channel([share.local_addr()], Greeting::Known(membership));
     let error = timeout(SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("has ended"), "{error}");
     assert!(two.read("trip/file").await.is_ok());
@@ -142,6 +142,22 @@ async fn a_sharer_that_is_started_again_is_read_from_on() {
         share.restore(member, files(folder.path()));
     }
     assert_eq!(timeout(10 * SECOND, waiting).await.unwrap().unwrap().unwrap(), before);
+}
+
+#[tokio::test]
+async fn of_several_addresses_the_one_that_answers_is_used() {
+    let (folder, (share, _events)) = (folder(), share().await);
+    // One is silent, and nobody listens at the other one.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let places = [silent.local_addr().unwrap(), "[::1]:9".parse().unwrap(), share.local_addr()];
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let (config, kept) = channel(places, Greeting::Code(code(&share, id)));
+    let met = timeout(10 * SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap();
+    assert_eq!(met.address(), share.local_addr());
+    let membership = kept.lock().unwrap().clone().unwrap();
+    let (config, _) = channel(places, Greeting::Known(membership));
+    let fs = Fs::new(timeout(10 * SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap(), "/");
+    assert!(fs.read("trip/file").await.unwrap().len() > 300_000);
 }
 
 #[cfg(target_os = "linux")]
