@@ -253,7 +253,8 @@ impl Server {
     fn mv_new(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
         self.run(py, from, |fs| async move {
             let (file, directory) = (fs.entry(from).await?.handle, fs.entry(parent(to)).await?.handle);
-            let [from, to] = [from, to].map(|path| path.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
+            let [from, to] =
+                [from, to].map(|path| path.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
             match fs.client().rename_if_free(file, (directory, from), (directory, to)).await? {
                 true => Ok(()),
                 false => Err(refused(NfsStatus::EXIST)),
