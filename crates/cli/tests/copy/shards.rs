@@ -201,6 +201,40 @@ fn four_runs_at_once_are_one_run_although_one_is_killed() {
     }
 }
 
+#[test]
+fn a_copy_by_four_is_whole_although_one_is_killed() {
+    let mut random = Random::new(46);
+    for up in [true, false] {
+        let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+        let (source, target) = match up {
+            true => (here.path().join("tree"), server.path("copy")),
+            false => (server.path("tree"), here.path().join("copy")),
+        };
+        plant(&source, &mut random, 300);
+        fs::remove_file(source.join("fifo")).unwrap();
+        let (there, local) = if up { ("/copy", "tree") } else { ("/tree", "copy") };
+        let (remote, local) = (server.url(there), here.path().join(local));
+        let local = local.to_str().unwrap();
+        let run = [&["cp", "-rp", "-T"][..], &if up { [local, &remote] } else { [&remote, local] }].concat();
+        let mut parts: Vec<_> = (1..=4).map(|number| begin(here.path(), &run, number, 4)).collect();
+        let (victim, entries) = (random.below(4) as usize, random.below(150) as usize);
+        until("some of it is there", || walk(&target) > entries);
+        let mut killed = parts.remove(victim);
+        killed.kill().unwrap();
+        killed.wait_with_output().unwrap();
+        parts.push(begin(here.path(), &run, victim + 1, 4));
+        for part in parts {
+            end(part);
+        }
+        assert_same_contents(&source, &target);
+        let whole = command(&run).env("XDG_STATE_HOME", here.path()).output().unwrap();
+        assert!(whole.status.success(), "{}", stderr(&whole));
+        assert_same_contents(&source, &target);
+        let left = Command::new("find").arg(&target).args(["-name", "*nfsw*"]).output().unwrap();
+        assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
+    }
+}
+
 /// Counts what is in a directory and below.
 fn walk(directory: &Path) -> usize {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
