@@ -79,22 +79,24 @@ impl RangeSet {
 
     /// Returns the bytes of a file of `size` bytes that are not in the set.
     pub fn missing(&self, size: u64) -> Self {
-        let starts = std::iter::once(0).chain(self.ranges.iter().map(|range| range.end));
-        let ends = self.ranges.iter().map(|range| range.start).chain([size]);
-        let mut missing = Self::default();
-        for (start, end) in starts.zip(ends) {
-            missing.insert(Range { start, end: end.min(size) });
-        }
-        missing
+        self.gaps(Range { start: 0, end: size })
     }
 
     /// Returns the bytes of `range` that are not in the set.
     pub fn gaps(&self, range: Range) -> Self {
-        let mut gaps = Self::default();
-        for gap in self.missing(range.end).iter() {
-            gaps.insert(Range { start: gap.start.max(range.start), end: gap.end });
+        let first = self.ranges.partition_point(|other| other.end <= range.start);
+        let taken = self.ranges.iter().skip(first).take_while(|other| other.start < range.end);
+        let (mut gaps, mut start) = (Vec::new(), range.start);
+        for other in taken {
+            if start < other.start {
+                gaps.push(Range { start, end: other.start });
+            }
+            start = other.end;
         }
-        gaps
+        if start < range.end {
+            gaps.push(Range { start, end: range.end });
+        }
+        Self { ranges: gaps }
     }
 
     /// Returns the part of the set below `size`.
