@@ -8,6 +8,9 @@ use crate::transfer::{Range, RangeSet};
 /// How often a piece is under way at most.
 const COPIES: usize = 2;
 
+/// What each range of a piece counts as at least, in bytes: it takes a call.
+const LEAST_OF_RANGE: u64 = 4096;
+
 /// One connection, as seen by one download.
 #[derive(Clone, Debug)]
 struct Connection {
@@ -28,11 +31,13 @@ struct Connection {
 pub struct RunId(u32);
 
 /// A piece on its way over a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Run {
     id: RunId,
     connection: usize,
-    asked: Range,
+    asked: RangeSet,
+    /// Bytes of it that have not arrived, by this run or another one.
+    missing: u64,
 }
 
 /// What is where. A plain machine: the time is an argument.
@@ -42,7 +47,7 @@ pub(super) struct Pieces {
     /// Not asked for.
     waiting: RangeSet,
     done: RangeSet,
-    wanted: u64,
+    left: u64,
     connections: Vec<Connection>,
     runs: Vec<Run>,
     next_run: u32,
@@ -55,7 +60,7 @@ impl Pieces {
     pub(super) fn new(wanted: RangeSet, now: Instant, tuning: TransportTuning) -> Self {
         Self {
             tuning,
-            wanted: wanted.bytes(),
+            left: wanted.bytes(),
             waiting: wanted,
             done: RangeSet::new(),
             connections: Vec::new(),
@@ -84,24 +89,29 @@ impl Pieces {
         let long = self.connections.get(connection)?.round_trip >= self.tuning.near;
         let piece = self.tuning.piece_bytes;
         let most = if long { piece.min(ahead / 2) } else { 4 * piece };
-        let asked = match self.waiting.take(most) {
-            Some(range) => range,
-            None => self.slowest(now, connection)?,
-        };
+        let mut asked = self.waiting.take_several(most, LEAST_OF_RANGE);
+        if asked.is_empty() {
+            asked = self.slowest(now, connection)?;
+        }
         let id = RunId(self.next_run);
         self.next_run += 1;
         if pending == 0 {
             self.connections[connection].heard = now;
         }
-        self.runs.push(Run { id, connection, asked });
-        Some((id, self.done.gaps(asked)))
+        let missing = asked.without(&self.done);
+        self.runs.push(Run { id, connection, asked, missing: missing.bytes() });
+        Some((id, missing))
     }
 
     /// Records bytes that arrived; returns how many of them are new.
     pub(super) fn handle_bytes(&mut self, now: Instant, id: RunId, range: Range) -> u64 {
-        let before = self.done.bytes();
+        let arrived = self.done.gaps(range);
+        let new = arrived.bytes();
+        for run in &mut self.runs {
+            run.missing -= arrived.iter().map(|range| run.asked.bytes_in(range)).sum::<u64>();
+        }
         self.done.insert(range);
-        let new = self.done.bytes() - before;
+        self.left = self.left.saturating_sub(new);
         self.again += range.length() - new;
         if let Some(run) = self.runs.iter().find(|run| run.id == id) {
             let connection = &mut self.connections[run.connection];
@@ -120,8 +130,8 @@ impl Pieces {
     pub(super) fn end(&mut self, id: RunId) {
         let Some(at) = self.runs.iter().position(|run| run.id == id) else { return };
         let Run { asked, .. } = self.runs.remove(at);
-        for gap in self.done.gaps(asked).iter() {
-            if !self.runs.iter().any(|run| run.asked.start <= gap.start && gap.end <= run.asked.end) {
+        for gap in asked.without(&self.done).iter() {
+            if !self.runs.iter().any(|run| run.asked.gaps(gap).is_empty()) {
                 self.waiting.insert(gap);
             }
         }
@@ -129,7 +139,7 @@ impl Pieces {
 
     /// Returns the next run whose bytes another one has brought.
     pub(super) fn needless(&self) -> Option<RunId> {
-        self.runs.iter().find(|run| self.done.gaps(run.asked).is_empty()).map(|run| run.id)
+        self.runs.iter().find(|run| run.missing == 0).map(|run| run.id)
     }
 
     /// Returns the oldest run over a connection.
@@ -149,8 +159,8 @@ impl Pieces {
     }
 
     /// Returns the bytes that have not arrived.
-    pub(super) fn left(&self) -> u64 {
-        self.wanted - self.done.bytes()
+    pub(super) const fn left(&self) -> u64 {
+        self.left
     }
 
     /// Returns the bytes that arrived twice.
@@ -165,11 +175,7 @@ impl Pieces {
 
     /// Bytes that a connection was asked for and that have not arrived.
     fn pending(&self, connection: usize) -> u64 {
-        self.runs
-            .iter()
-            .filter(|run| run.connection == connection)
-            .map(|run| self.done.gaps(run.asked).bytes())
-            .sum()
+        self.runs.iter().filter(|run| run.connection == connection).map(|run| run.missing).sum()
     }
 
     /// Returns how many bytes a connection may be asked for at once. Less than this keeps the first from widening its window; the others are asked for
@@ -190,7 +196,7 @@ impl Pieces {
     }
 
     /// Returns the piece of another connection that is worth asking for on this one: the one that would arrive last.
-    fn slowest(&self, now: Instant, connection: usize) -> Option<Range> {
+    fn slowest(&self, now: Instant, connection: usize) -> Option<RangeSet> {
         let own = &self.connections[connection];
         if own.is_stuck(now) && self.pending(connection) > 0 {
             return None;
@@ -201,11 +207,11 @@ impl Pieces {
             .map(|connection| connection.rate(now))
             .fold(own.rate(now), f64::max)
             .max(1.0);
-        let mut worst: Option<(f64, Range)> = None;
+        let mut worst: Option<(f64, &RangeSet)> = None;
         for (index, other) in self.connections.iter().enumerate().filter(|&(index, _)| index != connection) {
             let mut before = 0;
             for run in self.runs.iter().filter(|run| run.connection == index) {
-                let missing = self.done.gaps(run.asked).bytes();
+                let missing = run.missing;
                 before += missing;
                 let copies = self.runs.iter().filter(|it| it.asked == run.asked).count();
                 if missing == 0 || copies >= COPIES {
@@ -215,11 +221,11 @@ impl Pieces {
                     if other.is_stuck(now) { f64::MAX } else { before as f64 / other.rate(now).max(1.0) };
                 let here = (own.round_trip + self.tuning.notice).as_secs_f64() + missing as f64 / rate;
                 if here < there / 2.0 && worst.is_none_or(|(time, _)| there > time) {
-                    worst = Some((there, run.asked));
+                    worst = Some((there, &run.asked));
                 }
             }
         }
-        worst.map(|(_, range)| range)
+        worst.map(|(_, asked)| asked.clone())
     }
 }
 

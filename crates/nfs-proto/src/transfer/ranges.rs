@@ -54,6 +54,30 @@ impl RangeSet {
         Some(taken)
     }
 
+    /// Takes up to `most` bytes off the lowest range, and the ranges after it that are whole within that, where each counts as `least` bytes
+    /// at least.
+    pub(crate) fn take_several(&mut self, most: u64, least: u64) -> Self {
+        let Some(first) = self.take(most) else { return Self::default() };
+        let mut bytes = first.length().max(least);
+        let fits = |range: &&Range| {
+            bytes += range.length().max(least);
+            bytes <= most
+        };
+        let count = self.ranges.iter().take_while(fits).count();
+        let ranges = std::iter::once(first).chain(self.ranges.drain(..count)).collect::<Vec<_>>();
+        Self { ranges }
+    }
+
+    /// Returns what of this set is not in another one.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        Self { ranges: self.iter().flat_map(|range| other.gaps(range).ranges).collect() }
+    }
+
+    /// Returns how many bytes of a range are in the set.
+    pub(crate) fn bytes_in(&self, range: Range) -> u64 {
+        range.end.saturating_sub(range.start) - self.gaps(range).bytes()
+    }
+
     /// Takes a range out of the set, as far as it is in it.
     pub(crate) fn remove(&mut self, range: Range) {
         if range.start >= range.end {
@@ -188,6 +212,20 @@ mod tests {
                 prop_assert_eq!(bytes(&set.missing(40)), (0..40).filter(|byte| !model.contains(byte)).collect());
                 let gaps = set.gaps(Range { start: 15, end: 40 });
                 prop_assert_eq!(bytes(&gaps), (15..40).filter(|byte| !model.contains(byte)).collect());
+                prop_assert_eq!(set.bytes_in(Range { start: 15, end: 40 }), 25 - gaps.bytes());
+                let middle = RangeSet::new().gaps(Range { start: 15, end: 40 });
+                prop_assert_eq!(&middle.without(&set), &gaps);
+                let outside = model.iter().copied().filter(|byte| !(15..40).contains(byte)).collect();
+                prop_assert_eq!(bytes(&set.without(&middle)), outside);
+                let mut rest = set.clone();
+                let taken = rest.take_several(20, 3);
+                let counted: u64 = taken.iter().map(|range| range.length().max(3)).sum();
+                let next = rest.iter().next().map_or(u64::MAX - 20, |range| range.length().max(3));
+                prop_assert!(counted <= 20 && counted + next > 20);
+                prop_assert!(taken.end() <= rest.iter().next().map_or(u64::MAX, |first| first.start));
+                let mut both = taken;
+                rest.drain_into(&mut both);
+                prop_assert_eq!(&both, &set);
                 prop_assert_eq!(bytes(&set.below(40)), model.range(..40).copied().collect());
                 let (mut source, mut union) = (set.clone(), RangeSet::default());
                 union.insert(Range { start: 10, end: 25 });
