@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Union
-
-from typing import BinaryIO, TextIO, overload
+from typing import IO, Any, BinaryIO, Literal, TextIO, Union, overload
 
 from . import aio as aio
 from ._nfsw import CopyError as CopyError, Counts as Counts, Error as Error
+
+__all__ = ["CopyError", "Counts", "Error", "__version__", "aio", "copy", "open", "sync"]
 
 __version__: str
 
@@ -15,6 +15,7 @@ _Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 _Transport = Literal["auto", "udp", "tcp"]
 
 _Text = Literal["r", "w", "a", "x", "r+", "w+", "a+", "x+", "rt", "wt", "at", "xt"]
+_Binary = Literal["rb", "wb", "ab", "xb", "r+b", "w+b", "a+b", "x+b", "rb+", "wb+", "ab+", "xb+"]
 
 @overload
 def open(
@@ -33,7 +34,7 @@ def open(
 @overload
 def open(
     url: _Path,
-    mode: str,
+    mode: _Binary,
     buffering: int = ...,
     encoding: None = ...,
     errors: None = ...,
@@ -44,6 +45,20 @@ def open(
     transport: _Transport | None = ...,
     timeout: float | None = ...,
 ) -> BinaryIO: ...
+@overload
+def open(
+    url: _Path,
+    mode: str,
+    buffering: int = ...,
+    encoding: str | None = ...,
+    errors: str | None = ...,
+    newline: str | None = ...,
+    *,
+    uid: int | None = ...,
+    gid: int | None = ...,
+    transport: _Transport | None = ...,
+    timeout: float | None = ...,
+) -> IO[Any]: ...
 def copy(
     src: _Path | Sequence[_Path],
     dst: _Path,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import final
+
 class Error(OSError):
     kind: str
 
@@ -7,6 +9,7 @@ class CopyError(Error):
     errors: list[OSError]
     counts: Counts
 
+@final
 class Counts:
     copied: int
     directories: int

@@ -6,6 +6,8 @@ from typing import Any, Literal, Union
 
 from ._nfsw import Counts
 
+__all__ = ["File", "copy", "open", "sync"]
+
 _Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
 _Transport = Literal["auto", "udp", "tcp"]
 
@@ -58,6 +60,7 @@ async def copy(
     sparse: Literal["auto", "always", "never"] = ...,
     no_resume: bool = ...,
     verify: bool = ...,
+    shard: tuple[int, int] | str | None = ...,
     bwlimit: float | None = ...,
     jobs: int = ...,
     exclude: str | Iterable[str] = ...,
@@ -88,6 +91,7 @@ async def sync(
     sparse: Literal["auto", "always", "never"] = ...,
     no_resume: bool = ...,
     verify: bool = ...,
+    shard: tuple[int, int] | str | None = ...,
     bwlimit: float | None = ...,
     jobs: int = ...,
     exclude: str | Iterable[str] = ...,
