@@ -272,6 +272,25 @@ fn a_killed_share_knows_people_by_their_names_and_lets_in_who_is_named() {
 }
 
 #[test]
+fn what_killed_shares_have_left_goes_when_their_time_is_over() {
+    let (state, places) = (tempfile::tempdir().unwrap(), [photos(), photos(), photos()]);
+    for (place, time) in places.iter().zip(["2s", "1h"]) {
+        Shared::start(place.path(), state.path(), &["--for", time]).signal(Signal::KILL);
+    }
+    let kept = || {
+        let names = fs::read_dir(state.path().join("nfsw/shared")).unwrap().map(|it| it.unwrap().file_name());
+        names.filter(|name| !name.to_str().unwrap().ends_with(".lock")).count()
+    };
+    assert_eq!(kept(), 2);
+    until("one of them is over, and another share sees that", || {
+        drop(Shared::start(places[2].path(), state.path(), &[]));
+        kept() == 2
+    });
+    let again = Shared::start(places[1].path(), state.path(), &["--for", "1h"]);
+    assert!(Receiver::new().ok(&["ls", &format!("{}:/", again.place(""))]).contains("trip"));
+}
+
+#[test]
 fn at_its_end_a_share_refuses_those_who_read() {
     let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
     fs::write(photos.path().join("large"), noise(8_000_000)).unwrap();

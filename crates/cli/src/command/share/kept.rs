@@ -2,7 +2,7 @@
 //! user reads.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -16,6 +16,9 @@ use crate::local::{Directory, Own, read_private};
 
 /// Bytes of the file, at most.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// Bytes of the name of a share's file.
+const ID_LENGTH: usize = 32;
 
 /// The file of one share, which is this process's alone.
 #[derive(Debug)]
@@ -40,12 +43,32 @@ impl Kept {
     /// # Errors
     /// `WouldBlock`, if another process has it.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
-        let name = id(directory);
         let place = Own::directory("XDG_STATE_HOME", ".local/state", "shared");
         let place = place.ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
+        let kept = Self::named(&place, id(directory))?;
+        kept.forget_others(&place);
+        Ok(kept)
+    }
+
+    fn named(place: &Own, name: String) -> io::Result<Self> {
         let directory = place.open()?;
         let lock = directory.lock(format!("{name}.lock").as_bytes(), 0o600)?;
         Ok(Self { directory, name, _lock: lock })
+    }
+
+    /// Removes what shares of other directories have left that were killed and are over: their keys are of no use to anybody.
+    fn forget_others(&self, place: &Own) {
+        let entries = fs::read_dir(place.path()).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let now = Instant::now();
+        for name in names.filter(|name| name.len() == ID_LENGTH && *name != self.name) {
+            // That of another process is in use.
+            if let Ok(kept) = Self::named(place, name)
+                && kept.load(now).is_none()
+            {
+                kept.remove();
+            }
+        }
     }
 
     /// Returns what an earlier run has left whose time is not over.
@@ -87,7 +110,7 @@ impl Kept {
 
 /// Names a directory in a file name.
 pub(super) fn id(directory: &Path) -> String {
-    blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex()[..32].to_owned()
+    blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex()[..ID_LENGTH].to_owned()
 }
 
 /// Returns the time of the wall clock at an instant, in seconds since 1970.
