@@ -21,6 +21,7 @@ use nfs_proto::{
     session::{Incoming, Session, SessionConfig, Transfer},
     transfer::{Download, Listing, Placement, Upload, UploadSpec},
 };
+use nfs_share::{Code, Identity, Join, Joined, Membership, Sharer, Transmit};
 use nfs_wire::{
     FileHandle, Procedure, Reader,
     auth::Credential,
@@ -35,7 +36,7 @@ use nfs_wireless_server::{Memory, Peer, Service, ServiceConfig};
 use testbed::Room;
 
 /// The targets of this file with their names, which are also those of their corpora.
-const TARGETS: [(&str, Body); 12] = [
+const TARGETS: [(&str, Body); 13] = [
     ("reply", reply),
     ("call", call),
     ("rpc", rpc),
@@ -48,6 +49,7 @@ const TARGETS: [(&str, Body); 12] = [
     ("cache", cache),
     ("link", link),
     ("known", known),
+    ("share", share),
 ];
 
 /// Returns all targets.
@@ -593,4 +595,91 @@ fn address() -> SocketAddr {
 /// An arbitrary beginning of virtual time.
 fn epoch() -> Instant {
     Instant::now()
+}
+
+/// A share and one of its members: datagrams that are made up or changed, from anywhere. Each step has a byte that says what it is, a length,
+/// and bytes.
+fn share(data: &[u8]) {
+    let mut now = epoch();
+    let mut sharer = Sharer::new(Identity::from_bytes(&[7; 64]), "trip", now);
+    sharer.invite(now + Duration::from_secs(3600));
+    let code: Code = sharer.members().find_map(|member| member.code.clone()).expect("nobody has used it");
+    let Joined { session, membership, .. } = greet(&mut sharer, Join::with_code(code, "sophia", now), now);
+    let mut member = None;
+    let mut rest = data;
+    while let Some((&[what, length], tail)) = rest.split_first_chunk() {
+        let (bytes, tail) = tail.split_at(tail.len().min(length.into()));
+        rest = tail;
+        let mut datagram = bytes.to_vec();
+        let mut message = Vec::new();
+        match what & 0x07 {
+            // What a member sends arrives as it was, and changed it does not.
+            0 | 1 => {
+                datagram.clear();
+                session.seal(bytes, &mut datagram);
+                let is_changed = what & 1 == 1;
+                if is_changed {
+                    let at = usize::from(what >> 3) % datagram.len();
+                    datagram[at] ^= 1 << (length & 7);
+                }
+                let call = sharer.handle_input(now, address(), &datagram, &mut message);
+                assert_eq!(call.is_some(), !is_changed);
+                assert!(is_changed || message == bytes);
+            }
+            2 => {
+                now += Duration::from_millis(1 << (length & 0x0f));
+                sharer.handle_timeout(now);
+            }
+            // Somebody who has been here comes back, through who changes what passes.
+            3 | 4 => {
+                let back: &mut Join = member.get_or_insert_with(|| {
+                    let membership = Membership::from_bytes(&membership.to_bytes());
+                    Join::as_member(&membership, now).expect("its keys are good")
+                });
+                now += Duration::from_millis(500);
+                datagram = back.poll_transmit(now).map(<[u8]>::to_vec).unwrap_or_default();
+                for (byte, change) in datagram.iter_mut().zip(bytes) {
+                    *byte ^= if what & 1 == 1 { *change } else { 0 };
+                }
+                assert!(sharer.handle_input(now, address(), &datagram, &mut message).is_none());
+            }
+            5 => {
+                let _ = session.open(bytes, &mut message);
+                assert!(message.is_empty(), "nobody else has the keys");
+            }
+            // The kind of what has no session, and anything behind it.
+            6 => {
+                datagram.splice(0..0, [0; 8]);
+                assert!(sharer.handle_input(now, address(), &datagram, &mut message).is_none());
+            }
+            _ => assert!(sharer.handle_input(now, address(), &datagram, &mut message).is_none()),
+        }
+        let mut sent = 0;
+        while let Some(Transmit { bytes, .. }) = sharer.poll_transmit() {
+            sent += bytes.len();
+            if let Some(back) = &mut member {
+                back.handle_input(now, &bytes);
+            }
+        }
+        assert!(what & 0x07 == 2 || sent <= 3 * datagram.len(), "{sent} bytes for {}", datagram.len());
+        if member.as_mut().is_some_and(|back| back.poll_result().is_some()) {
+            member = None;
+        }
+    }
+}
+
+/// Gets a session without any loss.
+fn greet(sharer: &mut Sharer, mut join: Join, mut now: Instant) -> Joined {
+    loop {
+        if let Some(datagram) = join.poll_transmit(now).map(<[u8]>::to_vec) {
+            sharer.handle_input(now, address(), &datagram, &mut Vec::new());
+        }
+        while let Some(Transmit { bytes, .. }) = sharer.poll_transmit() {
+            join.handle_input(now, &bytes);
+        }
+        if let Some(result) = join.poll_result() {
+            return result.expect("the code is right");
+        }
+        now += Duration::from_millis(10);
+    }
 }

@@ -118,7 +118,10 @@ pub(crate) fn settle() -> anyhow::Result<()> {
 
 fn open_log(point: &Path) -> anyhow::Result<(PathBuf, File)> {
     let directory = Own::directory("XDG_STATE_HOME", ".local/state", "mounts").ok_or_else(|| {
-        Failure::with(Exit::LocalIo, "no place for a log: neither XDG_STATE_HOME nor HOME is set")
+        Failure::with(
+            Exit::LocalIo,
+            "no place for a log: set XDG_STATE_HOME or HOME, or mount without --background",
+        )
     })?;
     let path = directory.path().join(format!("{}.log", id(point)));
     let open = || -> io::Result<File> {
