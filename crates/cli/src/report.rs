@@ -548,8 +548,7 @@ pub(crate) fn event(kind: &str, names: &[(&str, &[u8])]) -> Value {
 pub(crate) fn put_name(event: &mut Value, key: &str, name: &[u8]) {
     event[key] = String::from_utf8_lossy(name).into();
     if str::from_utf8(name).is_err() {
-        let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        event[format!("{key}_bytes")] = hex.into();
+        event[format!("{key}_bytes")] = hex::encode(name).into();
     }
 }
 

@@ -45,7 +45,7 @@ impl Secret {
 
 impl fmt::Display for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&Zeroizing::new(hex::encode(&self.0[..])))
     }
 }
 
@@ -71,8 +71,7 @@ impl Key {
     /// Makes a ticket, by which a browser is known afterwards.
     pub(crate) fn ticket(&self) -> String {
         let nonce: [u8; NONCE_BYTES] = crate::random();
-        let digits: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{digits}{}", self.seal(nonce))
+        format!("{}{}", hex::encode(nonce), self.seal(nonce))
     }
 
     /// Whether a ticket is one of this member's.
@@ -96,12 +95,8 @@ impl fmt::Debug for Key {
 }
 
 fn unhex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if !rest.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let bytes = pairs.iter().map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
-    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+    let mut bytes = [0; N];
+    hex::decode_to_slice(digits, &mut bytes).ok().map(|()| bytes)
 }
 
 #[cfg(test)]

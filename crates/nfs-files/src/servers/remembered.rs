@@ -84,11 +84,9 @@ pub fn remember(found: impl Iterator<Item = (Asked, Known)>) {
 
 /// `None` for an export whose path is no text.
 pub fn entry(asked: &Asked, Known { server, directories }: &Known, now: u64) -> Option<Value> {
-    let handle =
-        |handle: &FileHandle| handle.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let texts = directories
         .iter()
-        .filter_map(|(path, it)| Some(json!([std::str::from_utf8(path).ok()?, handle(it)])));
+        .filter_map(|(path, it)| Some(json!([std::str::from_utf8(path).ok()?, hex::encode(it.as_bytes())])));
     let (mount, mount_port) = server.mount;
     Some(json!({
         "host": asked.host,
@@ -118,9 +116,7 @@ fn decode(entry: &Value) -> Option<Known> {
         [Protocol::Udp, Protocol::Tcp].into_iter().find(|it| entry["mount"][0] == transport_name(*it))?;
     let export = entry["export"].as_str()?.as_bytes().to_vec();
     let directories = entry["directories"].as_array()?.iter().filter_map(|it| {
-        let hex = it[1].as_str()?;
-        let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
-        let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect::<Option<_>>()?;
+        let bytes = hex::decode(it[1].as_str()?).ok()?;
         Some((it[0].as_str()?.as_bytes().to_vec(), FileHandle::try_from(&bytes[..]).ok()?))
     });
     let directories = directories.take(MOST_DIRECTORIES).collect();

@@ -53,16 +53,12 @@ impl Name {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let byte = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
         let mut name = [0; 16];
-        for (at, place) in name.iter_mut().enumerate() {
-            *place = byte(2 * at)?;
-        }
-        (text.len() == 32).then_some(Self(name))
+        hex::decode_to_slice(text, &mut name).ok().map(|()| Self(name))
     }
 
     fn path(self, objects: &Path, suffix: &str) -> PathBuf {
-        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(self.0);
         objects.join(&hex[..2]).join(hex + suffix)
     }
 

@@ -75,7 +75,7 @@ fn name(met: &Met) -> String {
         "" => "share",
         title => title,
     };
-    let key: String = met.sharer.0.iter().take(KEY_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let key = hex::encode(&met.sharer.0[..KEY_BYTES]);
     format!("{title}-{key}")
 }
 

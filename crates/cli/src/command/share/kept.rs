@@ -92,7 +92,7 @@ impl Kept {
     /// Keeps a run.
     pub(super) fn save(&self, run: &Run) -> io::Result<()> {
         let value = json!({
-            "identity": hex(&run.identity.to_bytes()[..]),
+            "identity": hex::encode(&run.identity.to_bytes()[..]),
             "port": run.port,
             "kept": wall(Instant::now()),
             "people": run.people.iter().map(write_known).collect::<Vec<_>>(),
@@ -149,10 +149,10 @@ fn read_known(value: &Value, now: Instant) -> Option<Known> {
 fn write_member(member: &Member) -> Value {
     json!({
         "until": wall(member.until),
-        "id": hex(&member.id.0),
+        "id": hex::encode(member.id.0),
         "code": member.code.as_ref().map(ToString::to_string),
-        "key": member.key.map(|key| hex(&key.0)),
-        "label": hex(&member.label),
+        "key": member.key.map(|key| hex::encode(key.0)),
+        "label": hex::encode(&member.label),
         "withdrawn": member.withdrawn,
     })
 }
@@ -163,19 +163,11 @@ fn read_member(value: &Value, until: Instant) -> Option<Member> {
         until,
         code: value["code"].as_str().and_then(|code| code.parse().ok()),
         key: bytes_of(&value["key"]).map(PublicKey),
-        label: unhex(value["label"].as_str()?)?,
+        label: hex::decode(value["label"].as_str()?).ok()?,
         withdrawn: u32::try_from(value["withdrawn"].as_u64()?).ok()?,
     })
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
-}
-
 fn bytes_of<const N: usize>(value: &Value) -> Option<[u8; N]> {
-    unhex(value.as_str()?)?.try_into().ok()
+    hex::decode(value.as_str()?).ok()?.try_into().ok()
 }
