@@ -116,10 +116,10 @@ impl Job<'_> {
 
     /// Expects the server to have moved what is new, and not what a run says it has resumed.
     ///
-    /// A quarter more is for what the link loses, and the server moves twice.
+    /// A half more is for what the link loses, and for what a busy machine answers so late that it is asked for twice.
     fn check_moved(&self, run: &Run, kept: u64, there: u64) {
         let new = there.saturating_sub(kept);
-        let most = new + new / 4 + UNDER_WAY;
+        let most = new + new / 2 + UNDER_WAY;
         assert!(run.moved <= most, "{} bytes moved, {kept} kept, {there} there: {run:?}", run.moved);
         assert!(!run.finished || run.moved >= new, "only {} bytes moved, {new} are new", run.moved);
     }
