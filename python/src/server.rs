@@ -253,9 +253,8 @@ impl Server {
     fn mv_new(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
         self.run(py, from, |fs| async move {
             let (file, directory) = (fs.entry(from).await?.handle, fs.entry(parent(to)).await?.handle);
-            let [from, to] =
-                [from, to].map(|path| path.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
-            match fs.client().rename_if_free(file, (directory, from), (directory, to)).await? {
+            let [from, to] = [from, to].map(name).map(|name| (directory, name));
+            match fs.client().rename_if_free(file, from, to).await? {
                 true => Ok(()),
                 false => Err(refused(NfsStatus::EXIST)),
             }
@@ -542,6 +541,11 @@ fn parent(path: &[u8]) -> &[u8] {
     &path[..end.max(1)]
 }
 
+/// Returns the last name of a path; that of a directory with a slash at its end is empty.
+fn name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
+
 /// Makes something at a path, and before it the directories above that are missing.
 async fn make_above<T, F: Future<Output = Result<T, Error>>>(
     fs: &Fs,
@@ -676,7 +680,7 @@ async fn store(
     observer: Option<client::Observer>,
 ) -> Result<(), Error> {
     let client = fs.client();
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let name = name(path);
     if !client::is_plain_name(name) {
         return Err(refused(NfsStatus::ISDIR));
     }

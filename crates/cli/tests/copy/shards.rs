@@ -165,39 +165,68 @@ fn several_names(top: &Path) -> BTreeSet<Vec<PathBuf>> {
     files.into_values().filter(|names| names.len() > 1).collect()
 }
 
+/// A tree, and where four processes copy it.
+struct Divided {
+    /// It serves one of both.
+    _server: Server,
+    here: tempfile::TempDir,
+    source: PathBuf,
+    target: PathBuf,
+    /// What the command is told.
+    ends: [String; 2],
+}
+
+impl Divided {
+    fn plant(up: bool, random: &mut Random) -> Self {
+        let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+        let local = |name: &str| here.path().join(name);
+        let shown = |name: &str| local(name).to_str().unwrap().to_owned();
+        let (source, target, ends) = match up {
+            true => (local("tree"), server.path("copy"), [shown("tree"), server.url("/copy")]),
+            false => (server.path("tree"), local("copy"), [server.url("/tree"), shown("copy")]),
+        };
+        plant(&source, random, 300);
+        Self { _server: server, here, source, target, ends }
+    }
+
+    /// The command for all of it.
+    fn whole<'a>(&'a self, options: &[&'a str]) -> Vec<&'a str> {
+        [options, &[&*self.ends[0], &*self.ends[1]]].concat()
+    }
+
+    /// Copies it in four parts, of which one is killed and run again; expects all of it.
+    fn copy(&self, options: &[&str], random: &mut Random) {
+        let run = self.whole(options);
+        let mut parts: Vec<_> = (1..=4).map(|number| begin(self.here.path(), &run, number, 4)).collect();
+        let (victim, entries) = (random.below(4) as usize, random.below(150) as usize);
+        until("some of it is there", || walk(&self.target) > entries);
+        let mut killed = parts.remove(victim);
+        killed.kill().unwrap();
+        killed.wait_with_output().unwrap();
+        parts.push(begin(self.here.path(), &run, victim + 1, 4));
+        for part in parts {
+            end(part);
+        }
+        assert_same_contents(&self.source, &self.target);
+    }
+
+    /// Expects all of it, and nothing else.
+    fn assert_whole(&self) {
+        assert_same_contents(&self.source, &self.target);
+        let left = Command::new("find").arg(&self.target).args(["-name", "*nfsw*"]).output().unwrap();
+        assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
+    }
+}
+
 #[test]
 fn four_runs_at_once_are_one_run_although_one_is_killed() {
     let mut random = Random::new(45);
     for up in [true, false] {
-        let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
-        let (source, target) = match up {
-            true => (here.path().join("tree"), server.path("copy")),
-            false => (server.path("tree"), here.path().join("copy")),
-        };
-        plant(&source, &mut random, 300);
-        let (there, local) = if up { ("/copy", "tree") } else { ("/tree", "copy") };
-        let (remote, local) = (server.url(there), here.path().join(local));
-        let local = local.to_str().unwrap();
-        let ends = if up { [local, &remote] } else { [&remote, local] };
-        let run = [&["sync"], &ends[..]].concat();
-        let mut parts: Vec<_> = (1..=4).map(|number| begin(here.path(), &run, number, 4)).collect();
-        let victim = random.below(4) as usize;
-        let entries = random.below(150) as usize;
-        let found = || walk(&target);
-        until("some of it is there", || found() > entries);
-        let mut killed = parts.remove(victim);
-        killed.kill().unwrap();
-        killed.wait_with_output().unwrap();
-        parts.push(begin(here.path(), &run, victim + 1, 4));
-        for part in parts {
-            end(part);
-        }
-        assert_same_contents(&source, &target);
-        assert_eq!(several_names(&source), several_names(&target));
-        assert_complete(here.path(), ends[0], ends[1]);
-        assert_same_contents(&source, &target);
-        let left = Command::new("find").arg(&target).args(["-name", "*nfsw*"]).output().unwrap();
-        assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
+        let divided = Divided::plant(up, &mut random);
+        divided.copy(&["sync"], &mut random);
+        assert_eq!(several_names(&divided.source), several_names(&divided.target));
+        assert_complete(divided.here.path(), &divided.ends[0], &divided.ends[1]);
+        divided.assert_whole();
     }
 }
 
@@ -205,33 +234,14 @@ fn four_runs_at_once_are_one_run_although_one_is_killed() {
 fn a_copy_by_four_is_whole_although_one_is_killed() {
     let mut random = Random::new(46);
     for up in [true, false] {
-        let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
-        let (source, target) = match up {
-            true => (here.path().join("tree"), server.path("copy")),
-            false => (server.path("tree"), here.path().join("copy")),
-        };
-        plant(&source, &mut random, 300);
-        fs::remove_file(source.join("fifo")).unwrap();
-        let (there, local) = if up { ("/copy", "tree") } else { ("/tree", "copy") };
-        let (remote, local) = (server.url(there), here.path().join(local));
-        let local = local.to_str().unwrap();
-        let run = [&["cp", "-rp", "-T"][..], &if up { [local, &remote] } else { [&remote, local] }].concat();
-        let mut parts: Vec<_> = (1..=4).map(|number| begin(here.path(), &run, number, 4)).collect();
-        let (victim, entries) = (random.below(4) as usize, random.below(150) as usize);
-        until("some of it is there", || walk(&target) > entries);
-        let mut killed = parts.remove(victim);
-        killed.kill().unwrap();
-        killed.wait_with_output().unwrap();
-        parts.push(begin(here.path(), &run, victim + 1, 4));
-        for part in parts {
-            end(part);
-        }
-        assert_same_contents(&source, &target);
-        let whole = command(&run).env("XDG_STATE_HOME", here.path()).output().unwrap();
+        let divided = Divided::plant(up, &mut random);
+        fs::remove_file(divided.source.join("fifo")).unwrap();
+        let options = ["cp", "-rp", "-T"];
+        divided.copy(&options, &mut random);
+        let whole = divided.whole(&options);
+        let whole = command(&whole).env("XDG_STATE_HOME", divided.here.path()).output().unwrap();
         assert!(whole.status.success(), "{}", stderr(&whole));
-        assert_same_contents(&source, &target);
-        let left = Command::new("find").arg(&target).args(["-name", "*nfsw*"]).output().unwrap();
-        assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
+        divided.assert_whole();
     }
 }
 

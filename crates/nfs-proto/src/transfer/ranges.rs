@@ -75,7 +75,15 @@ impl RangeSet {
 
     /// Returns how many bytes of a range are in the set.
     pub(crate) fn bytes_in(&self, range: Range) -> u64 {
-        range.end.saturating_sub(range.start) - self.gaps(range).bytes()
+        let overlapping = self.ranges.get(self.overlapping(range)).unwrap_or_default();
+        overlapping.iter().map(|other| other.end.min(range.end) - other.start.max(range.start)).sum()
+    }
+
+    /// Returns which ranges have bytes of a range.
+    fn overlapping(&self, range: Range) -> std::ops::Range<usize> {
+        let first = self.ranges.partition_point(|other| other.end <= range.start);
+        let beyond = self.ranges.partition_point(|other| other.start < range.end);
+        first..beyond
     }
 
     /// Takes a range out of the set, as far as it is in it.
@@ -83,15 +91,14 @@ impl RangeSet {
         if range.start >= range.end {
             return;
         }
-        let first = self.ranges.partition_point(|other| other.end <= range.start);
-        let beyond = self.ranges.partition_point(|other| other.start < range.end);
-        let Some(touched) = self.ranges.get(first..beyond).filter(|touched| !touched.is_empty()) else {
+        let overlapping = self.overlapping(range);
+        let Some(touched) = self.ranges.get(overlapping.clone()).filter(|touched| !touched.is_empty()) else {
             return;
         };
         let before = Range { start: touched[0].start, end: range.start };
         let after = Range { start: range.end, end: touched[touched.len() - 1].end };
         let kept = [before, after].into_iter().filter(|rest| rest.start < rest.end);
-        self.ranges.splice(first..beyond, kept);
+        self.ranges.splice(overlapping, kept);
     }
 
     /// Moves everything into `other`.
@@ -108,10 +115,8 @@ impl RangeSet {
 
     /// Returns the bytes of `range` that are not in the set.
     pub fn gaps(&self, range: Range) -> Self {
-        let first = self.ranges.partition_point(|other| other.end <= range.start);
-        let taken = self.ranges.iter().skip(first).take_while(|other| other.start < range.end);
         let (mut gaps, mut start) = (Vec::new(), range.start);
-        for other in taken {
+        for other in self.ranges.get(self.overlapping(range)).unwrap_or_default() {
             if start < other.start {
                 gaps.push(Range { start, end: other.start });
             }
