@@ -604,7 +604,8 @@ fn share(data: &[u8]) {
     let mut sharer = Sharer::new(Identity::from_bytes(&[7; 64]), "trip", now);
     sharer.invite(now + Duration::from_secs(3600));
     let code: Code = sharer.members().find_map(|member| member.code.clone()).expect("nobody has used it");
-    let Joined { session, membership, .. } = greet(&mut sharer, Join::with_code(code, "sophia", now), now);
+    let Joined { session, membership, .. } =
+        greet(&mut sharer, Join::with_code(code, Identity::draw(), "sophia", now), now);
     let mut member = None;
     let mut rest = data;
     while let Some((&[what, length], tail)) = rest.split_first_chunk() {

@@ -5,10 +5,7 @@ import io
 import os
 import weakref
 
-from ._nfsw import Server
-
-# Bytes of a buffer, unless it is said: what a server sends at once over most links.
-_BUFFER_BYTES = 64 << 10
+from ._nfsw import BUFFER_BYTES, Server
 
 
 def open(
@@ -55,7 +52,7 @@ def wrap(file, mode, buffering=-1, encoding=None, errors=None, newline=None):
         if buffering == 0:
             return raw
         is_line_buffered = buffering == 1 and is_text
-        size = _BUFFER_BYTES if buffering < 0 or buffering == 1 else buffering
+        size = BUFFER_BYTES if buffering < 0 or buffering == 1 else buffering
         if "+" in letters:
             buffer = BufferedRandom(raw, size)
         elif letters == "r":

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import final
 
+BUFFER_BYTES: int
+
 class Error(OSError):
     kind: str
 

@@ -153,7 +153,7 @@ impl Wanted {
             Some("never") => Sparse::Never,
             Some(_) => return Err(Fault::usage("sparse is 'auto', 'always' or 'never'").raise(py)),
         };
-        let jobs = some("jobs")?.map_or(Ok(16), |value| value.extract::<usize>())?;
+        let jobs = some("jobs")?.map_or(Ok(64), |value| value.extract::<usize>())?;
         if !(1..=256).contains(&jobs) {
             return Err(Fault::usage("jobs is a number from 1 to 256").raise(py));
         }
@@ -400,6 +400,7 @@ const fn skip(reason: Skip) -> &'static str {
         Skip::Unchanged => "unchanged",
         Skip::Special => "special",
         Skip::Partial => "partial",
+        Skip::LeadsOut => "leads_out",
     }
 }
 
@@ -430,6 +431,7 @@ fn say(warning: &Warning<'_>) -> String {
         Warning::Grew(file, bytes) => format!("{}: grew while it was copied; the copy has {bytes} bytes", file.shown),
         Warning::Special(file, what) => format!("{}: skipped, it is a {what}", file.shown),
         Warning::Left(file) => format!("{}: skipped, it is left of an interrupted copy", file.shown),
+        Warning::LeadsOut(file) => format!("{}: skipped, it leads out of what is copied", file.shown),
         Warning::Marker(file) => nfs_files::event::says_incomplete(file),
         Warning::NothingDeleted { why, .. } => {
             let what = if *why == NotDone::Copying { "copied" } else { "listed" };

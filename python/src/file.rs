@@ -30,8 +30,13 @@ use crate::{
     waiting::{begin, wait},
 };
 
-/// Reads from this size on are transfers of exactly these bytes, with many READs in flight. Shorter ones read ahead.
+/// Reads from this size on are transfers of exactly these bytes, with many READs in flight. Shorter ones read ahead where they go on after
+/// the one before.
 const TRANSFER_BYTES: usize = 256 << 10;
+
+/// Bytes of Python's buffers, unless it is said. A buffer reads what is long in two steps: as many whole buffers as there are in it, and
+/// then one for the rest.
+pub(crate) const BUFFER_BYTES: usize = 16 << 10;
 
 /// Bytes read at once where it is not known how many there are.
 const UNKNOWN_BYTES: usize = 64 << 10;
@@ -98,6 +103,11 @@ struct State {
     size: u64,
     /// Where writes go, if they append.
     end: u64,
+    /// Where the last read ended.
+    read_end: u64,
+    /// What was read beyond the last transfer, and where that begins: the rest of what a buffer is asked for, which would take another
+    /// round trip.
+    rest: (u64, Vec<u8>),
 }
 
 impl Core {
@@ -133,7 +143,16 @@ impl Core {
                         }
                         let client = fs.client().clone();
                         let file = client::File::new(client.clone(), handle);
-                        return Ok(State { client, handle, file, size: metadata.size, end: 0 });
+                        let rest = Default::default();
+                        return Ok(State {
+                            client,
+                            handle,
+                            file,
+                            size: metadata.size,
+                            end: 0,
+                            read_end: 0,
+                            rest,
+                        });
                     }
                     let mut options = OpenOptions::new();
                     options
@@ -144,7 +163,8 @@ impl Core {
                         .create_new(creates_new);
                     let mut file = options.open(&fs, path).await?;
                     let end = if appends { file.seek(SeekFrom::End(0)).await? } else { 0 };
-                    Ok(State { client: fs.client().clone(), handle: file.handle(), file, size: end, end })
+                    let (client, handle, rest) = (fs.client().clone(), file.handle(), Default::default());
+                    Ok(State { client, handle, file, size: end, end, read_end: 0, rest })
                 })
                 .await?,
             );
@@ -161,15 +181,18 @@ impl Core {
         let writes = self.mode.writes;
         let state = self.open(process, &mut state).await?;
         let start = self.position();
-        let mut done = 0;
-        if !writes && memory.len() >= TRANSFER_BYTES {
-            done = state.transfer(start, memory).await?;
+        let mut done = state.take_rest(start, memory);
+        let left = memory.len() - done;
+        let goes_on = done > 0 || start == state.read_end;
+        if !writes && (left >= TRANSFER_BYTES || left > BUFFER_BYTES && !goes_on) {
+            done += state.transfer(start + done as u64, memory.part(done, usize::MAX)).await?;
         }
         if done < memory.len() && done < TRANSFER_BYTES {
             let from = start + done as u64;
             let buffer = memory.part(done, usize::MAX).bytes_mut();
             done += read_some(&mut state.file, from, buffer).await?;
         }
+        state.read_end = start + done as u64;
         self.go_to(start + done as u64);
         Ok(done)
     }
@@ -241,8 +264,20 @@ async fn read_some(file: &mut client::File, from: u64, buffer: &mut [u8]) -> Res
 }
 
 impl State {
-    /// Reads exactly the bytes that the file has there.
+    /// Copies what was read beyond the last transfer, if that begins here.
+    fn take_rest(&mut self, start: u64, memory: Memory) -> usize {
+        let (from, bytes) = std::mem::take(&mut self.rest);
+        if from != start {
+            return 0;
+        }
+        let count = bytes.len().min(memory.len());
+        memory.part(0, count).bytes_mut().copy_from_slice(&bytes[..count]);
+        count
+    }
+
+    /// Reads exactly the bytes that the file has there; and the rest, if this may be the first step of a buffer.
     async fn transfer(&mut self, start: u64, memory: Memory) -> Result<usize, Error> {
+        let is_of_buffer = memory.len().is_multiple_of(BUFFER_BYTES);
         let wanted = start.saturating_add(memory.len() as u64);
         if wanted > self.size {
             self.size = self.client.metadata(self.handle).await?.size;
@@ -251,34 +286,48 @@ impl State {
         if start >= end {
             return Ok(0);
         }
-        download(&self.client, self.handle, Range { start, end }, memory).await?;
+        let beyond = if is_of_buffer { BUFFER_BYTES as u64 } else { 0 }.min(self.size - end);
+        let mut rest = vec![0; beyond as usize];
+        let range = Range { start, end: end + beyond };
+        let (client, file) = (&self.client, self.handle);
+        download(client, file, range, [memory.part(0, (end - start) as usize), Memory::of(&mut rest)])
+            .await?;
+        self.rest = (end, rest);
         Ok((end - start) as usize)
     }
 }
 
-/// Reads a range of a file into memory, which nobody writes into after this has ended or was dropped.
+/// Reads a range of a file into two pieces of memory, one after the other, which nobody writes into after this has ended or was dropped.
 pub(crate) async fn download(
     client: &Client,
     file: FileHandle,
     range: Range,
-    memory: Memory,
+    [first, second]: [Memory; 2],
 ) -> Result<(), Error> {
-    let (lent, _taken_away) = Lent::new(memory);
+    let split = first.len();
+    let ((first, _first_taken), (second, _second_taken)) = (Lent::new(first), Lent::new(second));
     let mut ranges = RangeSet::new();
     ranges.insert(range);
-    client.download_ranges(file, ranges, Target { start: range.start, lent }, None).await.map(drop)
+    let target = Target { start: range.start, split, first, second };
+    client.download_ranges(file, ranges, target, None).await.map(drop)
 }
 
 /// Takes the bytes of a transfer into memory.
 struct Target {
     start: u64,
-    lent: Lent,
+    /// Bytes that go into the first piece.
+    split: usize,
+    first: Lent,
+    second: Lent,
 }
 
 impl Sink for Target {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
         let offset = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
-        if self.lent.write(offset, bytes) { Ok(()) } else { Err(std::io::ErrorKind::Interrupted.into()) }
+        let (first, second) = bytes.split_at(self.split.saturating_sub(offset).min(bytes.len()));
+        let is_written = (first.is_empty() || self.first.write(offset, first))
+            && (second.is_empty() || self.second.write(offset.max(self.split) - self.split, second));
+        if is_written { Ok(()) } else { Err(std::io::ErrorKind::Interrupted.into()) }
     }
 }
 

@@ -22,5 +22,6 @@ fn _nfsw(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<copy::Counts>()?;
     module.add_function(wrap_pyfunction!(copy::run, module)?)?;
     module.add_function(wrap_pyfunction!(copy::start, module)?)?;
+    module.add("BUFFER_BYTES", file::BUFFER_BYTES)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -327,7 +327,11 @@ impl Server {
         PyBytes::new_with(py, length, |bytes| {
             let memory = Memory::of(bytes);
             let done = wait(py, self.timeout, async {
-                if length == 0 { Ok(()) } else { download(&client, entry.handle, range, memory).await }
+                if length == 0 {
+                    Ok(())
+                } else {
+                    download(&client, entry.handle, range, [memory, Memory::of(&mut [])]).await
+                }
             })?;
             done.map_err(|error| Fault::of_client(&error, &shown(path)).raise(py))
         })

@@ -1,6 +1,6 @@
 //! The subcommands, one file each.
 
-#[cfg(mount)]
+mod accept;
 mod cache;
 mod cat;
 mod chmod;

@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
 }
 
 /// All reasons.
-const SKIPS: [Skip; 7] = [
+const SKIPS: [Skip; 8] = [
     Skip::Complete,
     Skip::Exists,
     Skip::NotOlder,
@@ -34,6 +34,7 @@ const SKIPS: [Skip; 7] = [
     Skip::Unchanged,
     Skip::Special,
     Skip::Partial,
+    Skip::LeadsOut,
 ];
 
 /// Returns the word for a reason in JSON.
@@ -46,6 +47,7 @@ pub(crate) const fn skip_name(reason: Skip) -> &'static str {
         Skip::Unchanged => "unchanged",
         Skip::Special => "special",
         Skip::Partial => "partial",
+        Skip::LeadsOut => "leads_out",
     }
 }
 
@@ -59,6 +61,7 @@ pub(crate) const fn skip_words(reason: Skip) -> &'static str {
         Skip::Unchanged => "is as its source",
         Skip::Special => "is a special file",
         Skip::Partial => "is left of an interrupted copy of the file beside it",
+        Skip::LeadsOut => "is a link in a share that leads out of what is copied",
     }
 }
 
@@ -72,6 +75,7 @@ const fn skip_counted(reason: Skip) -> &'static str {
         Skip::Unchanged => "unchanged",
         Skip::Special => "skipped (special)",
         Skip::Partial => "skipped (partial)",
+        Skip::LeadsOut => "skipped (leads out)",
     }
 }
 
@@ -251,7 +255,7 @@ mod tests {
         assert_eq!((&json["done"], &json["verified"], &json["failed"]), (&json!(3), &json!(4), &json!(1)));
         assert_eq!(
             json["skipped"],
-            json!({"complete": 1, "exists": 0, "not_older": 0, "newer": 0, "unchanged": 0, "special": 1, "partial": 0})
+            json!({"complete": 1, "exists": 0, "not_older": 0, "newer": 0, "unchanged": 0, "special": 1, "partial": 0, "leads_out": 0})
         );
     }
 

@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use nfs_share::{Code, Greeting, Membership, ShareChannel};
+use nfs_share::{Code, Greeting, Identity, Membership, ShareChannel};
 
 use crate::{
     error::{Error, Result},
@@ -49,9 +49,14 @@ pub(crate) fn channel(host: &str) -> Result<Option<(String, ShareChannel)>> {
     let code = if code.is_empty() { secret(place)? } else { code.to_owned() };
     let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
     let file = file_name(&code);
-    let greeting = kept(&file).map_or(Greeting::Code(code), Greeting::Known);
-    let channel =
-        ShareChannel::new(addresses, greeting, &label(), move |joined| keep(&file, &joined.membership));
+    let greeting = greeting(&file, code);
+    let channel = ShareChannel::new(addresses, greeting, &label(), move |joined| {
+        if keep(&file, &joined.membership.to_bytes()[..]).is_none() {
+            eprintln!(
+                "nfsw: warning: this code is used up: what leads back to the share cannot be kept here"
+            );
+        }
+    });
     channels.insert(host.to_owned(), channel.clone());
     Ok(Some((place.to_owned(), channel)))
 }
@@ -127,15 +132,23 @@ fn file_name(code: &Code) -> String {
     blake3::hash(code.to_string().as_bytes()).to_hex()[..32].to_owned()
 }
 
-fn kept(file: &str) -> Option<Membership> {
-    let bytes = read_private(&place()?.path().join(file), Membership::BYTES as u64).ok()?;
-    Some(Membership::from_bytes(bytes[..].try_into().ok()?))
+/// Returns what this user has to show: what was kept of an earlier command, which may have ended before it was let in. Keys are kept before
+/// the code is shown, as it is used up for all who have others.
+fn greeting(file: &str, code: Code) -> Greeting {
+    let bytes =
+        place().and_then(|place| read_private(&place.path().join(file), Membership::BYTES as u64).ok());
+    let bytes = bytes.as_deref().unwrap_or_default();
+    if let Ok(membership) = bytes.try_into() {
+        return Greeting::Known(Membership::from_bytes(membership), Some(code));
+    }
+    if let Ok(identity) = bytes.try_into() {
+        return Greeting::Code(code, Identity::from_bytes(identity));
+    }
+    let identity = Identity::draw();
+    let _ = keep(file, &identity.to_bytes()[..]);
+    Greeting::Code(code, identity)
 }
 
-fn keep(file: &str, membership: &Membership) {
-    let kept = place()
-        .and_then(|place| place.open().ok()?.replace(file.as_bytes(), &membership.to_bytes()[..]).ok());
-    if kept.is_none() {
-        eprintln!("nfsw: warning: this code is used up: what leads back to the share cannot be kept here");
-    }
+fn keep(file: &str, bytes: &[u8]) -> Option<()> {
+    place()?.open().ok()?.replace(file.as_bytes(), bytes).ok()
 }

@@ -8,6 +8,7 @@ pub mod filter;
 mod listing;
 mod plan;
 mod resume;
+mod schedule;
 mod shard;
 mod source;
 mod sync;
@@ -26,7 +27,8 @@ use self::{
     destination::{Place, directory::Frame, marker},
     file::{Item, Version, changes_all_the_time, stream::Throttle},
     resume::{completed::Done, state},
-    source::{FIFO, Kind, Node},
+    schedule::{Begun, Class, JOBS, Limits, Load, Loads, Queue},
+    source::{FIFO, Kind, Node, Rest, leads_out},
     sync::Syncing,
     written::Written,
 };
@@ -43,10 +45,9 @@ use crate::{
     error::{Error, ErrorKind, Result},
     escape::escape,
     event::{Change, Counts, Event, Name, Skip, Warning},
-    find::Children,
     local::{self, Key, StateHome},
     progress::Share,
-    url::Target,
+    url::{Target, components},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -120,15 +121,6 @@ pub enum Links {
     All,
 }
 
-/// Files from this size on are large: each fills the link by itself, so few are copied at once.
-const LARGE_BYTES: u64 = 1 << 20;
-
-/// Large files in flight at once: one more than one, so that the end of a file hides the beginning of the next.
-const LARGE_JOBS: usize = 2;
-
-/// Directories that a sync lists at once beside the files in flight: where nothing has changed, their round trips are all it takes.
-const DIRECTORY_JOBS: usize = 48;
-
 /// How long to wait, one time after the other, for other programs to let go of what this machine has no more of: 12 s in all.
 const SCARCITY_PAUSES: [Duration; 7] = [
     Duration::from_millis(100),
@@ -140,9 +132,6 @@ const SCARCITY_PAUSES: [Duration; 7] = [
     Duration::from_millis(6400),
 ];
 
-/// Small files that wait, at most, while more directories are listed.
-const MOST_WAITING: usize = 10_000;
-
 /// One thing to copy, and where to.
 #[derive(Debug)]
 struct Work {
@@ -153,16 +142,17 @@ struct Work {
     /// Whether the user named it, and not only a directory above it.
     is_named: bool,
     /// What is left of a directory whose beginning was copied.
-    rest: Option<Box<Children>>,
+    rest: Option<Rest>,
 }
 
 /// What became of a [`Work`].
 struct Processed {
     /// The work, where it may work later.
     again: Option<Work>,
+    /// What it was counted as.
+    load: Load,
     /// Directories it held: the one it went to, and the one it made.
     frames: Vec<Rc<Frame>>,
-    is_large: bool,
     result: Result<Vec<Work>>,
 }
 
@@ -188,16 +178,6 @@ struct Run<'a> {
     most: Cell<usize>,
     /// Looks whether directories on servers are still where they were when they were filled, which nothing waits for.
     looks: RefCell<FuturesUnordered<LocalBoxFuture<'a, Result<()>>>>,
-}
-
-/// Work to be done: small files first, so that directories are listed only when there is room.
-#[derive(Default)]
-struct Queue {
-    small: Vec<Work>,
-    large: Vec<Work>,
-    directories: Vec<Work>,
-    /// What there was no room for on this machine.
-    again: Vec<Work>,
 }
 
 /// Copies everything asked for.
@@ -286,9 +266,6 @@ async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Countin
     }
     Ok(())
 }
-
-/// Files in flight at once, unless it is said.
-const JOBS: usize = 16;
 
 impl Options {
     /// Returns what copies these files to that place, into it if it is a directory: no directories, with the modes of new files, over
@@ -382,15 +359,15 @@ impl Run<'_> {
 
     async fn work_off(&self, works: Vec<Work>) -> Result<()> {
         let mut queue = Queue::default();
-        queue.add(works, self.context);
+        self.enqueue(works, &mut queue);
         let mut running = FuturesUnordered::new();
-        let mut large = 0;
+        let mut loads = Loads::default();
         let mut end = Ok(());
         let mut pauses = SCARCITY_PAUSES.iter();
         loop {
-            while let Some((work, is_large, is_again)) = self.next(&mut queue, running.len(), large) {
-                large += usize::from(is_large);
-                running.push(self.process(work, is_large, is_again));
+            while let Some(Begun { work, load, is_again }) = queue.next(loads, self.limits()) {
+                loads.add(load);
+                running.push(self.process(work, load, is_again));
             }
             let looked = poll_fn(|context| self.looks.borrow_mut().poll_next_unpin(context));
             let processed = tokio::select! {
@@ -404,8 +381,8 @@ impl Run<'_> {
                     continue;
                 }
             };
-            let Some(Processed { again, frames, is_large, result }) = processed else { return end };
-            large -= usize::from(is_large);
+            let Some(Processed { again, load, frames, result }) = processed else { return end };
+            loads.remove(load);
             let result = match (result, again) {
                 (Err(error), Some(work)) if end.is_ok() => {
                     // The work that goes on lets go of what this needs; without any, another program may.
@@ -427,7 +404,7 @@ impl Run<'_> {
                     result
                 }
             };
-            let mut results = vec![result.map(|children| queue.add(children, self.context))];
+            let mut results = vec![result.map(|children| self.enqueue(children, &mut queue))];
             for frame in frames {
                 results.push(self.release(frame).await);
             }
@@ -448,19 +425,21 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the next work that may begin beside what is `running`, of which some is `large`. Whether it is large, and whether it was begun before, is said with it.
-    fn next(&self, queue: &mut Queue, running: usize, large: usize) -> Option<(Work, bool, bool)> {
-        let most = self.most.get();
-        if running < self.copy.jobs.min(most) {
-            let next = queue.next(large < LARGE_JOBS).map(|(work, is_large)| (work, is_large, false));
-            return next.or_else(|| queue.again.pop().map(|work| (work, false, true)));
-        }
-        // Every directory with files that wait is open.
-        let lists_more = self.sync.is_some()
-            && running < (self.copy.jobs + DIRECTORY_JOBS).min(most)
-            && queue.small.len() < MOST_WAITING.min(most);
-        let directory = lists_more.then(|| queue.directories.pop());
-        directory.flatten().map(|work| (work, false, false))
+    /// Adds work to what is to be done.
+    fn enqueue(&self, works: Vec<Work>, queue: &mut Queue<Work>) {
+        queue.add(works.into_iter().map(|work| {
+            let bytes = work.node.expected_bytes();
+            if work.node.kind == Kind::Directory {
+                return (work, Class::Directory);
+            }
+            self.context.servers.activity().expect(bytes);
+            (work, Class::File(bytes))
+        }));
+    }
+
+    /// Returns what may be under way at once.
+    fn limits(&self) -> Limits {
+        Limits { jobs: self.copy.jobs, most: self.most.get(), lists_ahead: self.sync.is_some() }
     }
 
     /// Lets go of a directory, and of those above it that are complete with it.
@@ -510,13 +489,13 @@ impl Run<'_> {
         }
     }
 
-    async fn process(&self, work: Work, is_large: bool, is_again: bool) -> Processed {
+    async fn process(&self, work: Work, load: Load, is_again: bool) -> Processed {
         let mut frames = vec![Rc::clone(&work.frame)];
         let begun = if is_again { Ok(Some(work)) } else { self.set_aside(work).await };
         let work = match begun {
             Ok(Some(work)) => work,
-            Ok(None) => return Processed { again: None, frames, is_large, result: Ok(Vec::new()) },
-            Err(error) => return Processed { again: None, frames, is_large, result: Err(error) },
+            Ok(None) => return Processed { again: None, load, frames, result: Ok(Vec::new()) },
+            Err(error) => return Processed { again: None, load, frames, result: Err(error) },
         };
         let Work { node, frame, name, is_named, rest } = work;
         let again = rest.is_none().then(|| (node.clone(), Rc::clone(&frame), name.clone()));
@@ -566,7 +545,7 @@ impl Run<'_> {
         drop(frame);
         let again = again.filter(|_| result.as_ref().is_err_and(Error::is_scarce));
         let again = again.map(|(node, frame, name)| Work { node, frame, name, is_named, rest: None });
-        Processed { again, frames, is_large, result }
+        Processed { again, load, frames, result }
     }
 
     /// Creates the directory that takes what is in a source directory.
@@ -672,10 +651,17 @@ impl Run<'_> {
             let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
                 return Ok(());
             };
-            if self.copy.dry_run {
+            if self.copy.dry_run && !node.is_in_share() {
                 return self.say_change(node, frame, name, change);
             }
             let target = node.read_link().await?;
+            if node.is_in_share() && leads_out(&target, components(frame.relative()).len()) {
+                self.warn(Warning::LeadsOut(&node.name()));
+                return self.skip(node, &place.name(name), Skip::LeadsOut);
+            }
+            if self.copy.dry_run {
+                return self.say_change(node, frame, name, change);
+            }
             frame.touch(self.context).await;
             let kept = self.copy.preserve.then_some(node.attributes);
             let replaces = self.replaces(present.as_ref().map(Version::from));
@@ -710,30 +696,6 @@ impl Run<'_> {
     fn warn(&self, warning: Warning<'_>) {
         // A reader who left is noticed at the next line that matters.
         let _ = self.context.events.tell(&Event::Warning(warning));
-    }
-}
-
-impl Queue {
-    fn add(&mut self, works: Vec<Work>, context: Context<'_>) {
-        // The last one in is the first one out, so this keeps the order of the names.
-        for work in works.into_iter().rev() {
-            match work.node.kind {
-                Kind::Directory => self.directories.push(work),
-                Kind::File | Kind::Symlink | Kind::Special(_) => {
-                    let bytes = work.node.expected_bytes();
-                    context.servers.activity().expect(bytes);
-                    if bytes >= LARGE_BYTES { self.large.push(work) } else { self.small.push(work) }
-                }
-            }
-        }
-    }
-
-    /// Takes the next work, and whether it is a large file.
-    fn next(&mut self, may_be_large: bool) -> Option<(Work, bool)> {
-        if may_be_large && let Some(work) = self.large.pop() {
-            return Some((work, true));
-        }
-        self.small.pop().or_else(|| self.directories.pop()).map(|work| (work, false))
     }
 }
 

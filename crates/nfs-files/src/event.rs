@@ -92,6 +92,8 @@ pub enum Skip {
     Special,
     /// It is what an interrupted copy of the file beside it has left, and its name is needed for the copy of that file.
     Partial,
+    /// It is a link in somebody else's share that leads out of what is copied.
+    LeadsOut,
 }
 
 /// What happens. Events of a dry run say what would happen.
@@ -216,6 +218,8 @@ pub enum Warning<'a> {
     Special(&'a Name, &'static str),
     /// An interrupted copy of the file beside it has left it.
     Left(&'a Name),
+    /// It is a link in somebody else's share that leads out of what is copied.
+    LeadsOut(&'a Name),
     /// The mark of an incomplete copy in a source.
     Marker(&'a Name),
     /// Nothing is deleted, or nothing else.

@@ -51,6 +51,16 @@ impl Activity {
         self.expected_bytes.fetch_add(bytes, Relaxed);
     }
 
+    /// Forgets what was to be copied, and what of it is done: that was a dry run.
+    pub fn plan_again(&self) {
+        self.step();
+        for counter in
+            [&self.bytes, &self.expected_bytes, &self.files, &self.expected_files, &self.present_bytes]
+        {
+            counter.store(0, Relaxed);
+        }
+    }
+
     /// Notes what is being done now.
     pub fn set_current(&self, text: String) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);

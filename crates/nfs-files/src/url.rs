@@ -127,6 +127,11 @@ impl Target {
 }
 
 impl Remote {
+    /// Whether it is in a share of somebody else's (`CODE@HOST:PORT:/PATH`).
+    pub fn is_in_share(&self) -> bool {
+        is_share(self.host.as_bytes())
+    }
+
     /// Reads a command line argument that names a server and perhaps a path on it.
     ///
     /// # Errors

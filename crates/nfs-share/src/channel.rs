@@ -17,7 +17,7 @@ use crate::{
     code::Code,
     datagram::{Refusal, is_lost},
     join::{Join, Joined, Membership},
-    noise::PublicKey,
+    noise::{Identity, PublicKey},
     session::{Control, OVERHEAD_BYTES, Opened, Session},
 };
 
@@ -33,10 +33,10 @@ const LOST_TIME: Duration = Duration::from_millis(100);
 /// What a receiver has to show.
 #[derive(Clone, Debug)]
 pub enum Greeting {
-    /// A code that was not used yet.
-    Code(Code),
-    /// What was kept of an earlier session.
-    Known(Membership),
+    /// A code that was not used yet, or by these keys alone, and whose answer was lost.
+    Code(Code, Identity),
+    /// What was kept of an earlier session; and the code that led to it, for a sharer that was killed before it could keep that it was used.
+    Known(Membership, Option<Code>),
 }
 
 /// A channel to a share, for [`ClientConfig::channel`](nfs_wireless_client::ClientConfig::channel).
@@ -161,18 +161,46 @@ impl Inner {
     /// Becomes a member, or comes back as one.
     async fn join(&self) -> io::Result<()> {
         let greeting = self.state().greeting.clone();
+        let mut shown = match &greeting {
+            Greeting::Code(code, _) => Some(code.clone()),
+            Greeting::Known(_, code) => code.clone(),
+        };
+        let (mut result, mut answered) = self.ask(greeting.clone()).await?;
+        if let (Err(Refusal::Unknown), Greeting::Known(membership, Some(code))) = (&result, greeting) {
+            // The code is shown once more, and no further time: that is a guess.
+            shown = None;
+            let identity = membership.identity.clone();
+            self.state().greeting = Greeting::Known(membership, None);
+            let (again, from) = self.ask(Greeting::Code(code, identity)).await?;
+            (result, answered) = (again.map_err(|_| Refusal::Unknown), from);
+        }
+        let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
+        (self.joined)(&joined);
+        let mut state = self.state();
+        state.met = Some(Met { title: joined.title, sharer: joined.membership.sharer });
+        state.greeting = Greeting::Known(joined.membership, shown);
+        state.until = clock().checked_add(joined.remaining);
+        state.session = Some(Arc::new(joined.session));
+        state.answered = answered;
+        drop(state);
+        self.bell.notify_waiters();
+        Ok(())
+    }
+
+    /// Asks for a session until there is an answer; returns it, and where it came from.
+    async fn ask(&self, greeting: Greeting) -> io::Result<(Result<Joined, Refusal>, Option<SocketAddr>)> {
         let mut join = match greeting {
-            Greeting::Code(code) => Join::with_code(code, &self.label, clock()),
-            Greeting::Known(membership) => Join::as_member(&membership, clock())
+            Greeting::Code(code, identity) => Join::with_code(code, identity, &self.label, clock()),
+            Greeting::Known(membership, _) => Join::as_member(&membership, clock())
                 .ok_or_else(|| io::Error::other("what was kept of this share holds no keys"))?,
         };
         let known = self.state().answered;
         let sockets =
             Sockets::open(known.map_or_else(|| self.addresses.clone(), |known| vec![known])).await?;
         let (mut buffer, mut sent, mut answered) = (vec![0; 2048], 0, known);
-        let result = loop {
+        loop {
             if let Some(result) = join.poll_result() {
-                break result;
+                return Ok((result, answered));
             }
             if let Some(datagram) = join.poll_transmit(clock()) {
                 sent += 1;
@@ -185,18 +213,7 @@ impl Inner {
                 join.handle_input(clock(), buffer.get(..length).unwrap_or_default());
                 answered = Some(from);
             }
-        };
-        let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
-        (self.joined)(&joined);
-        let mut state = self.state();
-        state.met = Some(Met { title: joined.title, sharer: joined.membership.sharer });
-        state.greeting = Greeting::Known(joined.membership);
-        state.until = clock().checked_add(joined.remaining);
-        state.session = Some(Arc::new(joined.session));
-        state.answered = answered;
-        drop(state);
-        self.bell.notify_waiters();
-        Ok(())
+        }
     }
 
     fn note_end(&self, end: io::Error) {

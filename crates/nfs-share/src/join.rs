@@ -138,8 +138,9 @@ impl fmt::Debug for Join {
 }
 
 impl Join {
-    /// Begins to become a member. The sharer is shown `label`, of which the first [`MAX_LABEL_BYTES`] count.
-    pub fn with_code(code: Code, label: &str, now: Instant) -> Self {
+    /// Begins to become a member, who is known by its keys from then on: if an answer is lost, the same keys may show the code again.
+    /// The sharer is shown `label`, of which the first [`MAX_LABEL_BYTES`] count.
+    pub fn with_code(code: Code, identity: Identity, label: &str, now: Instant) -> Self {
         let (pairing, share) = Pairing::begin(code);
         let number = pairing.number();
         let mut end = label.len().min(MAX_LABEL_BYTES);
@@ -148,7 +149,7 @@ impl Join {
         }
         let label = label.as_bytes()[..end].to_vec();
         let state = State::Code { pairing, share, label, proofs: VecDeque::new() };
-        let mut join = Self::new(Identity::draw(), state, now);
+        let mut join = Self::new(identity, state, now);
         join.datagram = Datagram::Hello { attempt: join.attempt, number, share }.encode();
         join
     }

@@ -46,7 +46,7 @@
 //! async fn read(code: Code) -> Result<Vec<u8>, nfs_wireless_client::Error> {
 //!     let sharer = "192.168.1.5:7049".parse().unwrap();
 //!     // What is kept of a session leads back to the share when this program is started again.
-//!     let channel = ShareChannel::new([sharer], Greeting::Code(code), "sophia", |joined| drop(joined.membership.to_bytes()));
+//!     let channel = ShareChannel::new([sharer], Greeting::Code(code, Identity::draw()), "sophia", |joined| drop(joined.membership.to_bytes()));
 //!     let channel: Arc<dyn Channel> = Arc::new(channel);
 //!     let client = Client::connect("", b"/", ClientConfig::default().with_channel(channel)).await?;
 //!     Fs::new(client, "/").read("beach.jpg").await

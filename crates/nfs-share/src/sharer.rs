@@ -26,9 +26,10 @@ pub struct Member {
     pub id: MemberId,
     /// Until when it may read.
     pub until: Instant,
-    /// The code that makes somebody this member, until it is used.
+    /// The code that makes somebody this member. Once there is a [`key`](Self::key), only its owner may use it again, until a session
+    /// shows that the answer has arrived.
     pub code: Option<Code>,
-    /// By which it is known since.
+    /// By which it is known since a code was used.
     pub key: Option<PublicKey>,
     /// What it calls itself: bytes of a stranger, at most [`MAX_LABEL_BYTES`].
     pub label: Vec<u8>,
@@ -274,6 +275,8 @@ impl Sharer {
         let validated = live.welcomed.take_if(|_| is_message);
         let call = Call { member: live.member, session: Arc::clone(&live.session), validated };
         if !was_used && let Some(held) = self.members.get_mut(&call.member) {
+            // It has arrived who the member is: the code is spent.
+            held.member.code = None;
             held.returns.settle(live.greeting);
         }
         is_message.then_some(call)
@@ -410,28 +413,33 @@ impl Sharer {
         if !self.may_compute(now) {
             return None;
         }
-        let code = self.code(number)?.clone();
-        let (_, key) = answer(&code, &self.secret, share);
+        let Member { code, key: user, .. } = self.members.get(&id)?.member.clone();
+        let (_, key) = answer(&code?, &self.secret, share);
         let proven = key.and_then(|key| {
             let mut noise = Handshake::answer_code(&key, &attempt);
             let payload = noise.read(handshake)?;
             let (&key, label) = payload.split_first_chunk()?;
-            (label.len() <= MAX_LABEL_BYTES).then(|| (noise, PublicKey(key), label.to_vec()))
+            let is_user = user.is_none_or(|user| user == PublicKey(key));
+            (is_user && label.len() <= MAX_LABEL_BYTES).then(|| (noise, PublicKey(key), label.to_vec()))
         });
         let Some((noise, key, label)) = proven else {
             self.guesses.insert(greeting, now + LATE);
             self.note_wrong_guess(now, id, Transmit { address, bytes: refusal });
             return None;
         };
+        if !self.has_room(now, id) {
+            return None;
+        }
+        self.make_room(now, id);
         let session = SessionId::draw();
         let welcome = self.welcome((now, address), (attempt, greeting), noise, id, session)?;
         let held = self.members.get_mut(&id)?;
-        // The code is spent.
-        held.member.code = None;
         held.member.key = Some(key);
         held.member.label = label;
         held.welcome = Some((greeting, welcome.clone()));
-        self.events.push_back(Event::Joined(id, address));
+        if user.is_none() {
+            self.events.push_back(Event::Joined(id, address));
+        }
         Some(welcome)
     }
 
@@ -538,8 +546,12 @@ impl Sharer {
             return;
         }
         held.wrong_guesses = 0;
-        held.member.withdrawn += 1;
         held.member.code = None;
+        if held.member.key.is_some() {
+            // Who has used it has another way in.
+            return;
+        }
+        held.member.withdrawn += 1;
         if held.member.withdrawn < MAX_WITHDRAWN {
             let code = self.draw_code();
             self.members.entry(id).and_modify(|held| held.member.code = Some(code));

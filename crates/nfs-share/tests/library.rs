@@ -61,7 +61,7 @@ fn channel(addresses: impl IntoIterator<Item = SocketAddr>, greeting: Greeting) 
 }
 
 async fn connect(address: SocketAddr, code: Code) -> Result<(Fs, Kept), Error> {
-    let (config, kept) = channel([address], Greeting::Code(code));
+    let (config, kept) = channel([address], Greeting::Code(code, Identity::draw()));
     Ok((Fs::new(Client::connect("", b"/", config).await?, "/"), kept))
 }
 
@@ -104,7 +104,7 @@ async fn what_is_stopped_or_over_is_gone_within_a_second() {
     drop(open);
     // Neither does it come back.
     let membership = kept.lock().unwrap().clone().unwrap();
-    let (config, _) = channel([share.local_addr()], Greeting::Known(membership));
+    let (config, _) = channel([share.local_addr()], Greeting::Known(membership, None));
     let error = timeout(SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("has ended"), "{error}");
     assert!(two.read("trip/file").await.is_ok());
@@ -144,6 +144,30 @@ async fn a_sharer_that_is_started_again_is_read_from_on() {
     assert_eq!(timeout(10 * SECOND, waiting).await.unwrap().unwrap().unwrap(), before);
 }
 
+/// A share was killed after it had let somebody in, and before it could keep that.
+#[tokio::test]
+async fn who_is_not_known_any_more_shows_the_code_again() {
+    let (folder, identity) = (folder(), Identity::draw());
+    let start = async || {
+        let sharer = Sharer::new(identity.clone(), "photos", Instant::now());
+        Share::bind("127.0.0.1:0".parse().unwrap(), sharer).await.unwrap()
+    };
+    let (share, _events) = start().await;
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let (members, code) = (share.members(), code(&share, id));
+    let (_, kept) = connect(share.local_addr(), code.clone()).await.unwrap();
+    drop(share);
+    let (share, mut events) = start().await;
+    for member in members {
+        share.restore(member, files(folder.path()));
+    }
+    let membership = kept.lock().unwrap().clone().unwrap();
+    let (config, _) = channel([share.local_addr()], Greeting::Known(membership, Some(code)));
+    let client = timeout(30 * SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap();
+    assert!(Fs::new(client, "/").read("trip/file").await.is_ok());
+    assert!(matches!(events.recv().await, Some(Event::Joined(joined, _)) if joined == id));
+}
+
 #[tokio::test]
 async fn of_several_addresses_the_one_that_answers_is_used() {
     let (folder, (share, _events)) = (folder(), share().await);
@@ -151,11 +175,11 @@ async fn of_several_addresses_the_one_that_answers_is_used() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let places = [silent.local_addr().unwrap(), "[::1]:9".parse().unwrap(), share.local_addr()];
     let id = share.invite(Instant::now() + HOUR, files(folder.path()));
-    let (config, kept) = channel(places, Greeting::Code(code(&share, id)));
+    let (config, kept) = channel(places, Greeting::Code(code(&share, id), Identity::draw()));
     let met = timeout(10 * SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap();
     assert_eq!(met.address(), share.local_addr());
     let membership = kept.lock().unwrap().clone().unwrap();
-    let (config, _) = channel(places, Greeting::Known(membership));
+    let (config, _) = channel(places, Greeting::Known(membership, None));
     let fs = Fs::new(timeout(10 * SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap(), "/");
     assert!(fs.read("trip/file").await.unwrap().len() > 300_000);
 }

@@ -1,6 +1,6 @@
 //! `nfsw cp`: copies files and trees.
 
-use super::filters::filter;
+use super::{accept, filters::filter};
 use crate::{
     args::{CpArgs, NO_COMPRESSION},
     copy::{self, Links, Options, Overwrite},
@@ -31,6 +31,9 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         }
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
+        }
+        if !arguments.yes && !copy.dry_run && accept::asks(&copy) {
+            accept::accept(&Options { dry_run: true, ..check(&arguments)? }, context).await?;
         }
         if !arguments.quiet
             && !copy.dry_run

@@ -1,6 +1,6 @@
 //! `nfsw sync`: makes the contents of one directory those of another.
 
-use super::filters::filter;
+use super::{accept, filters::filter};
 use crate::{
     args::{NO_COMPRESSION, SyncArgs},
     copy::{self, Compare, Links, Options, Overwrite, Sync},
@@ -28,6 +28,9 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
         }
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
+        }
+        if !arguments.yes && !copy.dry_run && accept::asks(&copy) {
+            accept::accept(&Options { dry_run: true, ..check(&arguments)? }, context).await?;
         }
         if !arguments.quiet
             && !copy.dry_run

@@ -198,9 +198,10 @@ impl Reporter {
                 Ok(())
             }
             // A warning has said it to people, or it goes without saying.
-            Event::Skipped { reason: reason @ (Skip::Special | Skip::Partial | Skip::Unchanged), .. } => {
-                self.passed_over(&self.value(event), *reason)
-            }
+            Event::Skipped {
+                reason: reason @ (Skip::Special | Skip::Partial | Skip::LeadsOut | Skip::Unchanged),
+                ..
+            } => self.passed_over(&self.value(event), *reason),
             Event::Skipped { reason, .. } => self.skipped(&line, &self.value(event), *reason),
             Event::KeptNewer { .. } => self.kept(&line.to_string(), &self.value(event)),
             Event::Resumed { .. } => self.resumed(&line, &self.value(event)),
@@ -288,7 +289,7 @@ impl Reporter {
             | Warning::LostUpload { .. }
             | Warning::IdentificationsWrap
             | Warning::Changed(_) => self.warning_once(&Said(warning).to_string()),
-            Warning::Grew(..) | Warning::Special(..) | Warning::Left(_) => {
+            Warning::Grew(..) | Warning::Special(..) | Warning::Left(_) | Warning::LeadsOut(_) => {
                 self.warning_of(&Said(warning).to_string());
             }
             Warning::OtherSize { .. } | Warning::Marker(_) | Warning::NothingDeleted { .. } => {
@@ -348,6 +349,9 @@ impl Display for Said<'_> {
             ),
             Warning::Special(file, what) => write!(out, "{}: skipped, it is a {what}", file.shown),
             Warning::Left(file) => write!(out, "{}: skipped: it {}", file.shown, skip_words(Skip::Partial)),
+            Warning::LeadsOut(file) => {
+                write!(out, "{}: skipped: it {} (-L copies what it stands for)", file.shown, skip_words(Skip::LeadsOut))
+            }
             Warning::Marker(file) => out.write_str(&says_incomplete(file)),
             Warning::NothingDeleted { is_rest, why } => {
                 let other = if *is_rest { "nothing else" } else { "nothing" };

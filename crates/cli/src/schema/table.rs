@@ -142,7 +142,7 @@ pub(super) const EVENTS: &[Event] = &[
             Field(
                 "reason",
                 MaybeText,
-                "`complete`, `exists`, `not_older`, `newer` (the exit status is 1), `unchanged`, `special` or `partial`; missing for `mv`, where the target exists",
+                "`complete`, `exists`, `not_older`, `newer` (the exit status is 1), `unchanged`, `special`, `partial` or `leads_out`; missing for `mv`, where the target exists",
             ),
         ],
     },

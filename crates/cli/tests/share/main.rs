@@ -1,11 +1,14 @@
 //! `nfsw share`, and those who have a code.
 
+mod accept;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
 #[path = "../common/mounted.rs"]
 mod mounted;
 mod mounts;
+#[path = "../common/terminal.rs"]
+mod terminal;
 mod web;
 
 use std::{

@@ -16,7 +16,7 @@ use nfs_wireless_client::{
 
 use rustix::fs::Stat;
 
-pub(super) use self::{names::SET_ID, remote::RemotePlace};
+pub(super) use self::remote::RemotePlace;
 use super::{
     file::Replaces,
     resume::state,

@@ -532,7 +532,7 @@ impl Run<'_> {
         if self.copy.links != Links::Never {
             found = find::follow(self.context, found).await?;
         }
-        let attributes = Attributes::from(&found.metadata);
+        let attributes = Attributes::of_source(&found.remote, &found.metadata);
         Ok((RemoteFile { client: found.client, handle: found.handle, remote: found.remote }, attributes))
     }
 

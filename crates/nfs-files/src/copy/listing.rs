@@ -6,12 +6,11 @@ use super::{
     Links, Run, Work,
     destination::directory::Frame,
     filter::{self, GITIGNORE, MAX_GITIGNORE_BYTES},
-    source::{Kind, Node},
+    source::{Kind, Node, Rest},
 };
 use crate::{
     error::{Error, Result},
     event::{Skip, Warning, says_incomplete},
-    find::Children,
     name::{MARKER, is_ours, untagged, used_by},
     url::components,
 };
@@ -22,7 +21,7 @@ impl Run<'_> {
         &self,
         directory: Node,
         frame: &Rc<Frame>,
-        mut rest: Option<Box<Children>>,
+        mut rest: Option<Rest>,
     ) -> Result<Vec<Work>> {
         let was_begun = rest.is_some();
         let mut has_vanished = false;

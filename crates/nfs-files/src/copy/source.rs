@@ -8,6 +8,7 @@ use std::{
     },
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
+    vec,
 };
 
 use nfs_wireless_client::{Client, FileHandle, FileType, Metadata};
@@ -22,7 +23,7 @@ use crate::{
     find::{Child, Children, Found, find, follow, real},
     journal::{Identity, nanoseconds},
     local::{SourcePath, Sparse, Times},
-    url::{Remote, is_within},
+    url::{Remote, components, is_within},
 };
 
 /// A source.
@@ -82,10 +83,32 @@ pub(super) struct Attributes {
     pub(super) is_lasting: bool,
 }
 
+/// What is left of a directory that is listed part by part.
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// Names of this machine that were not looked at yet, in their order.
+    Local(vec::IntoIter<Vec<u8>>),
+    /// Entries that the server was not asked for yet.
+    Remote(Box<Children>),
+}
+
+/// Names of a local directory that are looked at for one part: 30 MiB of work.
+const PART_NAMES: usize = 32_768;
+
+/// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
+pub(super) const SET_ID: u32 = 0o6000;
+
 /// What a [`Kind::Special`] is that can be read to its end.
 pub(super) const FIFO: &str = "fifo";
 
 impl Attributes {
+    /// Takes those of a source on a server. Files of somebody else's share are not to run as anybody here.
+    pub(super) fn of_source(remote: &Remote, metadata: &Metadata) -> Self {
+        let attributes = Self::from(metadata);
+        let left_out = if remote.is_in_share() { SET_ID } else { 0 };
+        Self { mode: attributes.mode & !left_out, ..attributes }
+    }
+
     /// Whether a copy of this file is to have holes.
     pub(super) const fn wants_holes(&self, sparse: Sparse) -> bool {
         match sparse {
@@ -136,8 +159,9 @@ impl Node {
     /// Takes a file found on a server.
     pub(super) fn remote(found: Found) -> Self {
         let Found { client, handle, remote, metadata, .. } = found;
+        let attributes = Attributes::of_source(&remote, &metadata);
         let origin = Origin::Remote(RemoteFile { client, handle, remote });
-        Self { origin, kind: metadata.file_type.into(), attributes: (&metadata).into() }
+        Self { origin, kind: metadata.file_type.into(), attributes }
     }
 
     /// Finds what a link stands for; it keeps the link's name.
@@ -195,6 +219,11 @@ impl Node {
     /// Whether it is on this machine.
     pub(super) const fn is_local(&self) -> bool {
         matches!(self.origin, Origin::Local(_))
+    }
+
+    /// Whether it is in a share of somebody else's.
+    pub(super) fn is_in_share(&self) -> bool {
+        matches!(&self.origin, Origin::Remote(file) if file.remote.is_in_share())
     }
 
     /// Whether a directory is on the file system of the one that it lies in.
@@ -308,7 +337,8 @@ impl Node {
                 let remote = remote.join(name);
                 match client.lookup(*handle, name).await {
                     Ok(entry) => {
-                        let (kind, attributes) = (entry.metadata.file_type.into(), (&entry.metadata).into());
+                        let kind = entry.metadata.file_type.into();
+                        let attributes = Attributes::of_source(&remote, &entry.metadata);
                         let file = RemoteFile { client: client.clone(), handle: entry.handle, remote };
                         Ok(Some(Self { origin: Origin::Remote(file), kind, attributes }))
                     }
@@ -343,7 +373,7 @@ impl Node {
     pub(super) async fn children(
         &self,
         context: Context<'_>,
-        rest: &mut Option<Box<Children>>,
+        rest: &mut Option<Rest>,
         has_vanished: &mut bool,
     ) -> Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
@@ -351,7 +381,15 @@ impl Node {
             Origin::Local(path) => {
                 let mut found = Vec::new();
                 let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
-                for name in directory.names().map_err(|error| local(path, &error))? {
+                let mut names = match rest.take() {
+                    Some(Rest::Local(names)) => names,
+                    _ => {
+                        let mut names = directory.names().map_err(|error| local(path, &error))?;
+                        names.sort_unstable();
+                        names.into_iter()
+                    }
+                };
+                for name in names.by_ref().take(PART_NAMES) {
                     match directory.child(&name) {
                         (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
                         // Removed since it was listed.
@@ -360,15 +398,15 @@ impl Node {
                     }
                 }
                 context.servers.activity().step();
-                found.sort_by(|a, b| a.0.cmp(&b.0));
+                *rest = Some(Rest::Local(names)).filter(|rest| !rest.is_empty());
                 Ok(found)
             }
             Origin::Remote(RemoteFile { client, handle, remote }) => {
                 // Its handle is as old as the listing of the directory above.
                 let is_begun = rest.is_none();
                 let mut listing = match rest.take() {
-                    Some(rest) => rest,
-                    None => Box::new(Children::open(client, *handle, remote)?),
+                    Some(Rest::Remote(rest)) => rest,
+                    _ => Box::new(Children::open(client, *handle, remote)?),
                 };
                 let listed = match listing.next(context).await {
                     Err(error) if is_begun && error.is_stale() => {
@@ -383,11 +421,12 @@ impl Node {
                     listed => listed?,
                 };
                 *has_vanished |= listing.has_vanished();
-                *rest = Some(listing).filter(|listing| !listing.is_done());
+                *rest = Some(Rest::Remote(listing)).filter(|rest| !rest.is_empty());
                 let node = |Child { name, handle, metadata }: Child| {
                     let (client, remote) = (client.clone(), remote.join(&name));
+                    let attributes = Attributes::of_source(&remote, &metadata);
                     let origin = Origin::Remote(RemoteFile { client, handle, remote });
-                    (name, Self { origin, kind: metadata.file_type.into(), attributes: (&metadata).into() })
+                    (name, Self { origin, kind: metadata.file_type.into(), attributes })
                 };
                 Ok(listed.into_iter().map(node).collect())
             }
@@ -400,6 +439,15 @@ impl Node {
             Origin::Local(path) => path.read_link().map_err(|error| local(path, &error)),
             Origin::Remote(file) => file.client.read_link(file.handle).await.at(&file.remote),
             Origin::Standard => unreachable!("standard input is a file"),
+        }
+    }
+}
+
+impl Rest {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Local(names) => names.len() == 0,
+            Self::Remote(children) => children.is_done(),
         }
     }
 }
@@ -516,6 +564,13 @@ impl From<&Stat> for Attributes {
     }
 }
 
+/// Whether a link so many levels below SRC could lead out of it: only links are looked at by which none does.
+pub(super) fn leads_out(target: &[u8], levels: usize) -> bool {
+    let parts = components(target);
+    let ups = parts.iter().take_while(|part| *part == b"..").count();
+    target.starts_with(b"/") || ups > levels || parts[ups..].iter().any(|part| part == b"..")
+}
+
 /// The unit of `st_blocks` (stat(3type)).
 const STAT_BLOCK_BYTES: u64 = 512;
 
@@ -579,5 +634,45 @@ mod tests {
         assert!(!sparse.wants_holes(Sparse::Never) && dense.wants_holes(Sparse::Always));
         let exact = Attributes { stored: 1 << 20, ..dense };
         assert!(!exact.wants_holes(Sparse::Auto));
+    }
+
+    #[test]
+    fn links_that_could_lead_out_of_what_is_copied_are_known() {
+        for (target, levels, expected) in [
+            (&b"beach.jpg"[..], 0, false),
+            (b"./below/../../x", 1, true),
+            (b"../beach.jpg", 1, false),
+            (b"../beach.jpg", 0, true),
+            (b"../../x", 1, true),
+            (b"/etc/passwd", 3, true),
+            // "below" may be a link.
+            (b"below/../x", 3, true),
+            (b".././../x", 2, false),
+            (b"..x/...", 0, false),
+            (b"", 0, false),
+        ] {
+            assert_eq!(leads_out(target, levels), expected, "{} {levels}", target.escape_ascii());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_many_names_is_listed_in_parts() {
+        let here = tempfile::tempdir().unwrap();
+        let count = PART_NAMES + 3;
+        (0..count)
+            .for_each(|number| drop(fs::File::create(here.path().join(format!("{number:05}"))).unwrap()));
+        let servers = served::servers();
+        let context = Context { servers: &servers, events: &served::Silent };
+        let node = Node::local(here.path().to_path_buf(), false).unwrap();
+        let (mut rest, mut has_vanished, mut names) = (None, false, Vec::new());
+        loop {
+            let part = node.children(context, &mut rest, &mut has_vanished).await.unwrap();
+            assert!(part.len() <= PART_NAMES);
+            names.extend(part.into_iter().map(|(name, _)| name));
+            if rest.is_none() {
+                break;
+            }
+        }
+        assert!(names.len() == count && names.is_sorted() && !has_vanished);
     }
 }

@@ -10,10 +10,10 @@ use std::{
 
 use super::{
     Overwrite, Run, Work,
-    destination::{Present, SET_ID, directory::Frame},
+    destination::{Present, directory::Frame},
     file::SET_ID_IS_LEFT_OUT,
     filter::below,
-    source::{Attributes, Kind, Node},
+    source::{Attributes, Kind, Node, SET_ID},
     sync::{delete::Surplus, hard_links::HardLinks},
 };
 use crate::{

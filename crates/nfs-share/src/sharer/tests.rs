@@ -51,7 +51,7 @@ fn run(
 }
 
 fn join(sharer: &mut Sharer, code: &Code, now: Instant) -> Option<Result<Joined, Refusal>> {
-    run(sharer, &mut Join::with_code(code.clone(), "sophia", now), now, here())
+    run(sharer, &mut Join::with_code(code.clone(), Identity::draw(), "sophia", now), now, here())
 }
 
 fn come_back(sharer: &mut Sharer, membership: &Membership, now: Instant) -> Option<Result<Joined, Refusal>> {
@@ -105,6 +105,52 @@ fn a_code_makes_one_member_who_comes_back_from_anywhere() {
     let kept = Membership::from_bytes(&membership.to_bytes());
     let back = come_back(&mut again, &kept, now).unwrap().unwrap();
     assert_eq!(call(&mut again, &back.session, now, here()), Some((id, b"call".to_vec())));
+}
+
+#[test]
+fn a_welcome_that_is_lost_costs_no_code() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let (code, identity) = (code(&sharer, id), Identity::draw());
+    let greet = |sharer: &mut Sharer, identity: &Identity| {
+        let mut join = Join::with_code(code.clone(), identity.clone(), "sophia", now);
+        run(sharer, &mut join, now, here()).unwrap()
+    };
+    // The first command ends before it knows that it was let in; then the sharer is killed, and started again.
+    assert!(greet(&mut sharer, &identity).is_ok());
+    let mut again = Sharer::new(sharer.identity.clone(), "trip", now);
+    sharer.members().cloned().for_each(|member| again.restore(member));
+    for sharer in [&mut sharer, &mut again] {
+        // The code is that receiver's: others do not get in by it, and cannot take it away.
+        for _ in 0..3 {
+            assert_eq!(greet(sharer, &Identity::draw()).unwrap_err(), Refusal::WrongCode);
+        }
+        assert!(sharer.poll_event().is_none_or(|event| event == Event::Joined(id, here())));
+        assert_eq!(sharer.poll_event(), None);
+    }
+}
+
+#[test]
+fn who_has_used_a_code_uses_it_again_until_a_session_is_used() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let (code, identity) = (code(&sharer, id), Identity::draw());
+    let greet = |sharer: &mut Sharer| {
+        let mut join = Join::with_code(code.clone(), identity.clone(), "sophia", now);
+        run(sharer, &mut join, now, here()).unwrap()
+    };
+    let first = greet(&mut sharer).unwrap();
+    let second = greet(&mut sharer).unwrap();
+    assert_eq!(second.membership.member, id);
+    assert_eq!(sharer.poll_event(), Some(Event::Joined(id, here())));
+    assert_eq!(sharer.poll_event(), None, "it has joined once");
+    for joined in [second, first] {
+        assert_eq!(call(&mut sharer, &joined.session, now, here()), Some((id, b"call".to_vec())));
+    }
+    assert_eq!(greet(&mut sharer).unwrap_err(), Refusal::WrongCode);
+    assert_eq!(sharer.members().next().unwrap().withdrawn, 0);
 }
 
 #[test]
@@ -172,7 +218,7 @@ fn an_answer_that_is_lost_is_given_again() {
     let now = epoch();
     let mut sharer = sharer(now);
     let id = sharer.invite(now + HOUR);
-    let mut join = Join::with_code(code(&sharer, id), "", now);
+    let mut join = Join::with_code(code(&sharer, id), Identity::draw(), "", now);
     let mut received = 0;
     let (mut time, mut result) = (now, None);
     while result.is_none() {
@@ -205,7 +251,7 @@ fn three_wrong_guesses_withdraw_a_code_and_are_answered_late() {
     for guess in 1..=MAX_WRONG_GUESSES * MAX_WITHDRAWN {
         let number = sharer.members().find(|it| it.id == id).unwrap().code.as_ref().unwrap().number();
         let wrong: Code = format!("{number}-zoo-zone").parse().unwrap();
-        let mut guesser = Join::with_code(wrong, "", time);
+        let mut guesser = Join::with_code(wrong, Identity::draw(), "", time);
         let hello = guesser.poll_transmit(time).unwrap().to_vec();
         sharer.handle_input(time, here(), &hello, &mut Vec::new());
         guesser.handle_input(time, &sharer.poll_transmit().unwrap().bytes);
@@ -400,7 +446,7 @@ fn an_outage_while_joining_ends_with_a_session() {
         let now = epoch();
         let mut sharer = sharer(now);
         let id = sharer.invite(now + 2 * HOUR);
-        let mut join = Join::with_code(code(&sharer, id), "sophia", now);
+        let mut join = Join::with_code(code(&sharer, id), Identity::draw(), "sophia", now);
         let (mut time, mut from, mut began) = (now, here(), None);
         let joined = loop {
             if let Some(result) = join.poll_result() {
@@ -455,7 +501,7 @@ fn a_forged_offer_keeps_nobody_from_the_true_one_and_guesses_are_counted() {
     let (mut sharer, mut other) = (sharer(now), sharer(now));
     let id = sharer.invite(now + HOUR);
     let code = code(&sharer, id);
-    let mut join = Join::with_code(code.clone(), "", now);
+    let mut join = Join::with_code(code.clone(), Identity::draw(), "", now);
     let (attempt, cookie, true_share) = offer(&mut sharer, &mut join, now);
     let forged = |share: Share| Datagram::Offer { attempt, cookie: crate::random(), share }.encode();
     join.handle_input(now, &forged([0xff; 33]));
@@ -466,7 +512,7 @@ fn a_forged_offer_keeps_nobody_from_the_true_one_and_guesses_are_counted() {
         let time = now + Duration::from_secs(second);
         let number = other.invite(time + HOUR);
         let guess = Code::draw(other.members[&number].member.code.as_ref().unwrap().number());
-        let (_, _, share) = offer(&mut other, &mut Join::with_code(guess, "", time), time);
+        let (_, _, share) = offer(&mut other, &mut Join::with_code(guess, Identity::draw(), "", time), time);
         join.handle_input(time, &forged(share));
         proofs += u32::from(join.proof_count() > proofs as usize);
     }
@@ -483,7 +529,7 @@ fn a_forged_refusal_ends_nothing() {
     let now = epoch();
     let mut sharer = sharer(now);
     let id = sharer.invite(now + HOUR);
-    let mut join = Join::with_code(code(&sharer, id), "", now);
+    let mut join = Join::with_code(code(&sharer, id), Identity::draw(), "", now);
     let refuse = |join: &mut Join, now: Instant| {
         for reason in [Refusal::WrongCode, Refusal::Unknown, Refusal::Ended] {
             join.handle_input(now, &Datagram::Refusal { attempt: join.attempt(), reason }.encode());
@@ -512,7 +558,7 @@ fn forged_answers_keep_nobody_from_the_true_one() {
     let now = epoch();
     let mut sharer = sharer(now);
     let id = sharer.invite(now + HOUR);
-    let mut join = Join::with_code(code(&sharer, id), "", now);
+    let mut join = Join::with_code(code(&sharer, id), Identity::draw(), "", now);
     let hello = join.poll_transmit(now).unwrap().to_vec();
     sharer.handle_input(now, here(), &hello, &mut Vec::new());
     join.handle_input(now, &sharer.poll_transmit().unwrap().bytes);

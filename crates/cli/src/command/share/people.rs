@@ -297,7 +297,7 @@ impl<'a> People<'a> {
             return format!("\n{} was stopped; --allow lets in again\n", person.shown());
         };
         let mut said = match (member.code, member.key) {
-            (Some(code), _) => {
+            (Some(code), None) => {
                 let mut said = format!("\ncode{whom}: {code}\n");
                 for address in &self.addresses {
                     let _ =
@@ -305,7 +305,7 @@ impl<'a> People<'a> {
                 }
                 said
             }
-            (None, Some(_)) => format!("\n{} has the code already\n", person.shown()),
+            (_, Some(_)) => format!("\n{} has the code already\n", person.shown()),
             (None, None) => format!("\nno code{whom}: others have guessed too often\n"),
         };
         if let Some(web) = &self.web {
@@ -367,9 +367,9 @@ impl<'a> People<'a> {
             return [name, below, String::new(), "may not read any more".to_owned()];
         };
         let state = match (&member.code, member.key) {
-            (Some(code), _) => format!("code {code}, not used yet"),
+            (Some(code), None) => format!("code {code}, not used yet"),
             (None, None) => "no code: others have guessed too often".to_owned(),
-            (None, Some(_)) => {
+            (_, Some(_)) => {
                 let read = self.share.served(member.id).read_bytes;
                 let heard = self.share.heard(member.id).map(|(at, from)| {
                     let ago = units::whole_seconds(at.elapsed());

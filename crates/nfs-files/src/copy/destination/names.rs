@@ -12,7 +12,7 @@ use crate::{
     copy::{
         destination::directory::Frame,
         file::{Replaces, Version},
-        source::Kind,
+        source::{Kind, SET_ID},
         tags::Tags,
     },
     error::{Result, ResultExt, exists, has_status, is_missing, local},
@@ -21,9 +21,6 @@ use crate::{
     local::{Adjusted, Named, Times},
     name::{Tag, fresh},
 };
-
-/// Set-user-ID and set-group-ID (RFC 1813 §2.5, `mode`).
-pub(in crate::copy) const SET_ID: u32 = 0o6000;
 
 impl Place {
     /// The same directory, of which nothing is known; in a dry run one in which there is nothing.

@@ -21,14 +21,14 @@ use super::{
 use crate::{
     copy::{
         Run,
-        destination::{Present, SET_ID},
+        destination::Present,
         file::{
             stream::Filled,
             verify::Digest,
             version::{Pieces, Since, Told, WHOLE_BYTES, told},
         },
         resume::{Left, Receiving, SMALL_BYTES},
-        source::{Attributes, Kind, Node, RemoteFile},
+        source::{Attributes, Kind, Node, RemoteFile, SET_ID},
         written::Which,
     },
     error::{Partial, Result, ResultExt, full_disk, io_text, is_full, local, show},
@@ -161,7 +161,7 @@ impl Run<'_> {
             || is_large && is_its_size && matches!(&moved, Ok(told) if !told.as_ref().is_some_and(is_same));
         if is_doubtful {
             let metadata = source.client.metadata(source.handle).await.at(node)?;
-            let now = Attributes::from(&metadata);
+            let now = Attributes::of_source(&source.remote, &metadata);
             let since = self.since(source, (&now, &attributes), &part).await;
             match since.map_err(|error| transfer_error(error, &path, &node.to_string()))? {
                 // Nothing of it has changed, and it ends before its size: so do files that lie on no disk. Of others a part is missing.

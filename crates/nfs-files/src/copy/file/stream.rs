@@ -398,7 +398,7 @@ impl Run<'_> {
             Ok(()) => Ok(Filled::Complete(Box::new(digest))),
             Err(error) if error.is_of_a_change() => {
                 let now = source.client.metadata(source.handle).await.at(node)?;
-                Ok(Filled::Changed(Attributes::from(&now)))
+                Ok(Filled::Changed(Attributes::of_source(&source.remote, &now)))
             }
             Err(StreamError::Read(error)) => Err(remote_error(error, node)),
             Err(StreamError::Write(error)) => {

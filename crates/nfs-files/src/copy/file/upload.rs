@@ -21,13 +21,13 @@ use super::{
 use crate::{
     copy::{
         Links, Run,
-        destination::{Place, RemotePlace, SET_ID, is_refused, set_times, target_key},
+        destination::{Place, RemotePlace, is_refused, set_times, target_key},
         file::{
             stream::on_thread,
             version::{Looked, Sample, Since, Told, told},
         },
         resume::{Earlier, SMALL_BYTES, Sending},
-        source::{Attributes, Node},
+        source::{Attributes, Node, SET_ID},
     },
     error::{Error, ErrorKind, Partial, Result, ResultExt, full_server, has_no_room, local},
     event::{Name, Warning},
