@@ -77,6 +77,9 @@ impl Process {
         command: impl AsyncFnOnce(Context<'_>, &Reporter) -> anyhow::Result<()>,
     ) -> Exit {
         let Self { arguments, connections, reporter, clock } = self;
+        if let Err(text) = descriptors::check_limit() {
+            return reporter.finish(Err(Failure::with(Exit::LocalIo, text)), &Summary::of(connections));
+        }
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return reporter.finish(Err(error.into()), &Summary::of(connections)),

@@ -11,6 +11,9 @@ const LATER: usize = 12;
 /// Descriptors that one piece of work takes at most: a directory, two files, and a socket or a journal.
 const PER_WORK: usize = 4;
 
+/// Descriptors without which nothing is copied.
+const MIN_LIMIT: u64 = (OTHERS + 2 * PER_WORK) as u64;
+
 /// Raises the limit of open files as far as this process may: the soft limit is low for the sake of programs that use `select`.
 pub fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
@@ -18,6 +21,19 @@ pub fn raise_limit() {
         limit.current = limit.maximum;
         // Without it there are fewer at once.
         let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// Looks whether as many files may be open as one copy takes.
+///
+/// # Errors
+/// A line for the user, if not.
+pub fn check_limit() -> Result<(), String> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit @ ..MIN_LIMIT) => Err(format!(
+            "this process may open only {limit} files at once, and a copy takes up to {MIN_LIMIT} (ulimit -n {MIN_LIMIT})"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct CpArgs {
     /// Limit the rate: in KiB/s as for rsync (500), or in bytes or bits per second with a unit (2M, 80Mbit) [default: 0, no limit].
     #[arg(long, value_name = "RATE", value_parser = units::parse_bandwidth, allow_negative_numbers = true)]
     pub(crate) bwlimit: Option<u64>,
-    /// Copy up to N files at once, but of more than 16 at most 2 MiB together.
+    /// Copy up to N files at once; more than 16 only while they have 512 KiB together.
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
     /// Copy only the K-th of N parts of the files. N runs, anywhere, that differ only in K copy together what one run copies; DST must exist, or -T be given.

@@ -381,18 +381,29 @@ fn few_descriptors_make_a_copy_slower_and_no_less_complete() {
         (64, ["cp", "-q", "-r", &tree, &path("copied")]),
         (64, ["sync", "-q", "-j64", &tree, &path("synced")]),
         (40, ["cp", "-q", "-rp", &tree, &path("fewer")]),
+        (32, ["cp", "-q", "-r", &tree, &path("least")]),
         (64, ["cp", "-q", "-r", &path("copied"), &server.url("/up")]),
+        (32, ["cp", "-q", "-r", &path("copied"), &server.url("/least")]),
         (64, ["cp", "-q", "-r", &tree, &server.url("/beside")]),
     ] {
         let output = with_descriptors(most, &arguments);
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     }
-    for copy in [local.path().join("copied"), local.path().join("synced"), local.path().join("fewer")] {
-        common::assert_same_tree(&server.path("tree"), &copy, false);
+    for copy in ["copied", "synced", "fewer", "least"] {
+        common::assert_same_tree(&server.path("tree"), &local.path().join(copy), false);
     }
-    for copy in ["up", "beside"] {
+    for copy in ["up", "least", "beside"] {
         common::assert_same_tree(&server.path("tree"), &server.path(copy), false);
     }
+    // With fewer nothing is begun.
+    let output = with_descriptors(31, &["cp", "-q", "-r", &tree, &path("none")]);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(
+        stderr(&output).contains("only 31 files at once, and a copy takes up to 32"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!local.path().join("none").exists());
 }
 
 /// Directories of which something is done only at the end: names of one file, what only the target has, and what is in the way.

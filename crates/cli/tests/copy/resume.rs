@@ -353,7 +353,8 @@ fn a_tree_resumes_without_the_files_that_are_complete() {
         [(text(&tree), &there[..], server.path("tree")), (&there[..], text(&back), back.clone())]
     {
         for preserve in ["-r", "-rp"] {
-            killed(&[preserve, from, to], || count(&target) > FILES / 2);
+            // The more are in flight, the fewer are complete.
+            killed(&["-j16", preserve, from, to], || count(&target) > FILES / 2);
             // One that is complete changes on either side: it is copied again.
             let complete =
                 names(&target.join("dir 0")).into_iter().find(|name| text(name.as_ref()).starts_with('f'));

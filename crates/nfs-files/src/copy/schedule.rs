@@ -12,8 +12,8 @@ pub(super) const JOBS: usize = 64;
 /// Of them, those that may be of any size.
 const JOBS_OF_ANY_SIZE: usize = 16;
 
-/// Bytes of small files in flight at once, beyond those: so much has to be copied again after an interruption.
-const SMALL_BYTES: u64 = 2 << 20;
+/// Bytes of small files in flight at once, beyond those. What is in flight has to be copied again after an interruption.
+const SMALL_BYTES: u64 = 512 << 10;
 
 /// Directories that a sync lists at once beside the files in flight: where nothing has changed, their round trips are all it takes.
 const DIRECTORY_JOBS: usize = 48;
@@ -152,9 +152,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_files_of_a_few_megabytes_are_under_way_at_once_and_sixteen_of_any_size() {
+    fn small_files_of_half_a_megabyte_are_under_way_at_once_and_sixteen_of_any_size() {
         for (bytes, expected) in
-            [(0, JOBS), (1 << 10, JOBS), (64 << 10, 32), (LARGE_BYTES - 1, JOBS_OF_ANY_SIZE)]
+            [(0, JOBS), (1 << 10, JOBS), (16 << 10, 32), (LARGE_BYTES - 1, JOBS_OF_ANY_SIZE)]
         {
             let mut loads = Loads::default();
             while loads.count < JOBS && loads.has_room(bytes) {
