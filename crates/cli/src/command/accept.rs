@@ -140,7 +140,7 @@ mod tests {
         shown.add(b"trip/beach.jpg", What::File, 2 << 20);
         shown.add(b"trip/.config/\x1b[2Jrun", What::File, 12);
         shown.add(b"trip/link", What::Link, 7);
-        let expected = "   2.0 MiB  trip/beach.jpg\n      12 B  trip/.config/\\x1b[2Jrun (hidden)\n      link  trip/link\n\
+        let expected = "   2.0 MiB  trip/beach.jpg\n      12 B  trip/.config/\\u{1b}[2Jrun (hidden)\n      link  trip/link\n\
                         3 files, 2.0 MiB, 1 hidden. Copy? [Y/n] ";
         assert_eq!(shown.text(), expected);
         (0..30).for_each(|_| shown.add(b"x", What::File, 1));
