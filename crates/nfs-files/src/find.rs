@@ -383,27 +383,37 @@ impl Children {
         most_bytes: usize,
         wanted: impl Fn(&[u8]) -> bool,
     ) -> Result<Vec<Child>> {
-        let Self { entries, client, directory, above, shown, .. } = self;
-        let failed = |text: String| Error::other(format!("{shown}: {text}"));
-        let mut complete = Vec::new();
-        let mut bare = Vec::new();
-        let mut held_bytes = 0;
+        let (mut complete, bare) = self.read_entries(context, most_bytes, wanted).await?;
+        let mut unfound = self.look_up(context, bare, &mut complete).await?;
+        if self.is_done && self.tells_unfound && !self.missing.is_empty() {
+            unfound.extend(self.listed_again(context).await?);
+        }
+        self.tell_unfound(context, unfound)?;
+        self.leave_out_those_above(context, &mut complete)?;
+        self.leave_out_repeated(context, &mut complete)?;
+        self.returned += complete.len();
+        Ok(complete)
+    }
+
+    /// Reads entries: those that are complete, and the names of those of which the server has told nothing else.
+    async fn read_entries(
+        &mut self,
+        context: Context<'_>,
+        most_bytes: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<(Vec<Child>, Vec<Vec<u8>>)> {
+        let (mut complete, mut bare, mut held_bytes) = (Vec::new(), Vec::new(), 0);
         while held_bytes < most_bytes {
-            let next = match entries.next().await {
-                // The directory has changed: unless something of it was returned before, it can be read from its beginning.
-                Err(error)
-                    if has_status(&error, NfsStatus::BAD_COOKIE)
-                        && self.returned == 0
-                        && self.restarts < MAX_RESTARTS =>
-                {
+            let next = match self.entries.next().await {
+                Err(error) if self.may_restart(&error) => {
                     self.restarts += 1;
-                    *entries = client.read_dir(*directory);
+                    self.entries = self.client.read_dir(self.directory);
                     complete.clear();
                     bare.clear();
                     (held_bytes, self.seen, self.unsafe_names) = (0, 0, 0);
                     continue;
                 }
-                next => next.at(&shown)?,
+                next => next.at(&self.shown)?,
             };
             let Some(entry) = next else {
                 self.is_done = true;
@@ -412,11 +422,7 @@ impl Children {
             context.servers.activity().step();
             self.seen += 1;
             if !is_plain(&entry.name) {
-                self.unsafe_names += 1;
-                if self.unsafe_names <= MAX_UNSAFE_NAMES {
-                    let text = format!("skipped an entry with the unsafe name {}", abridged(&entry.name));
-                    context.events.fail(failed(text))?;
-                }
+                self.tell_unsafe(context, &entry.name)?;
             } else if wanted(&entry.name) {
                 held_bytes += ENTRY_BYTES + entry.name.len();
                 match (entry.handle, entry.metadata) {
@@ -426,18 +432,32 @@ impl Children {
                     _ => bare.push(entry.name),
                 }
             }
-            if self.seen > context.servers.max_entries() {
-                let text = format!(
-                    "has more than {} entries, or no end (--max-entries takes more)",
-                    context.servers.max_entries()
-                );
-                return Err(failed(text));
+            let most = context.servers.max_entries();
+            if self.seen > most {
+                let text = format!("has more than {most} entries, or no end (--max-entries takes more)");
+                return Err(self.failed(text));
             }
         }
         if self.is_done && self.unsafe_names > MAX_UNSAFE_NAMES {
             let more = self.unsafe_names - MAX_UNSAFE_NAMES;
-            context.events.fail(failed(format!("skipped {more} more entries with unsafe names")))?;
+            context.events.fail(self.failed(format!("skipped {more} more entries with unsafe names")))?;
         }
+        Ok((complete, bare))
+    }
+
+    /// Whether the directory is read from its beginning again, as it has changed: unless something of it was returned before.
+    fn may_restart(&self, error: &client::Error) -> bool {
+        has_status(error, NfsStatus::BAD_COOKIE) && self.returned == 0 && self.restarts < MAX_RESTARTS
+    }
+
+    /// Looks up entries of which only the name is known; returns those that the server lists and does not find.
+    async fn look_up(
+        &mut self,
+        context: Context<'_>,
+        bare: Vec<Vec<u8>>,
+        complete: &mut Vec<Child>,
+    ) -> Result<Vec<(Vec<u8>, client::Error)>> {
+        let Self { client, directory, shown, missing, has_vanished, .. } = self;
         let mut lookups = stream::iter(bare)
             .map(|name| async {
                 let entry = client.lookup(*directory, &name).await;
@@ -451,9 +471,9 @@ impl Children {
                 Ok(entry) => complete.push(Child { name, handle: entry.handle, metadata: entry.metadata }),
                 // Removed since it was listed.
                 Err(error) if crate::error::is_missing(&error) => {
-                    self.has_vanished = true;
-                    if self.missing.len() < MAX_MISSING {
-                        self.missing.insert(name);
+                    *has_vanished = true;
+                    if missing.len() < MAX_MISSING {
+                        missing.insert(name);
                     } else {
                         unfound.push((name, error));
                     }
@@ -462,48 +482,74 @@ impl Children {
                 Err(error) => return Err(error).at(shown.join(&name)),
             }
         }
-        drop(lookups);
-        if self.is_done && self.tells_unfound && !self.missing.is_empty() {
-            let mut again = client.read_dir(*directory);
-            let mut entries = 0;
-            while entries < context.servers.max_entries()
-                && !self.missing.is_empty()
-                && let Some(entry) = again.next().await.at(&shown)?
-            {
-                entries += 1;
-                if let Some(name) = self.missing.take(&entry.name) {
-                    let (procedure, status) = (Procedure::Lookup, NfsStatus::NOENT);
-                    unfound.push((name, client::Error::Status { procedure, status }));
-                }
+        Ok(unfound)
+    }
+
+    /// Lists the directory once more; returns which of the names that were not found it still has.
+    async fn listed_again(&mut self, context: Context<'_>) -> Result<Vec<(Vec<u8>, client::Error)>> {
+        let mut again = self.client.read_dir(self.directory);
+        let (mut entries, mut unfound) = (0, Vec::new());
+        while entries < context.servers.max_entries()
+            && !self.missing.is_empty()
+            && let Some(entry) = again.next().await.at(&self.shown)?
+        {
+            entries += 1;
+            if let Some(name) = self.missing.take(&entry.name) {
+                let (procedure, status) = (Procedure::Lookup, NfsStatus::NOENT);
+                unfound.push((name, client::Error::Status { procedure, status }));
             }
         }
-        for (name, error) in unfound.into_iter().filter(|_| self.tells_unfound) {
+        Ok(unfound)
+    }
+
+    /// Reports a name that could lead elsewhere, unless there were many.
+    fn tell_unsafe(&mut self, context: Context<'_>, name: &[u8]) -> Result<()> {
+        self.unsafe_names += 1;
+        if self.unsafe_names > MAX_UNSAFE_NAMES {
+            return Ok(());
+        }
+        context.events.fail(self.failed(format!("skipped an entry with the unsafe name {}", abridged(name))))
+    }
+
+    /// Reports entries that the server lists and does not find, unless there are many.
+    fn tell_unfound(&mut self, context: Context<'_>, unfound: Vec<(Vec<u8>, client::Error)>) -> Result<()> {
+        if !self.tells_unfound {
+            return Ok(());
+        }
+        for (name, error) in unfound {
             self.unfound += 1;
             if self.unfound <= MAX_UNSAFE_NAMES {
-                let text = format!(
-                    "skipped {}: the server lists it, and does not find it: {error}",
-                    abridged(&name)
-                );
-                context.events.fail(failed(text))?;
+                let name = abridged(&name);
+                let text = format!("skipped {name}: the server lists it, and does not find it: {error}");
+                context.events.fail(self.failed(text))?;
             }
         }
         if self.is_done && self.unfound > MAX_UNSAFE_NAMES {
             let more = self.unfound - MAX_UNSAFE_NAMES;
-            context
-                .events
-                .fail(failed(format!("skipped {more} more entries that the server does not find")))?;
+            let text = format!("skipped {more} more entries that the server does not find");
+            context.events.fail(self.failed(text))?;
         }
-        let is_above = |child: &mut Child| above.contains(child.handle) || child.handle == client.root();
-        for Child { name, .. } in complete.extract_if(.., is_above) {
-            let text = format!(
-                "skipped {}: the server gives it the handle of a directory that it lies in",
-                abridged(&name)
-            );
-            context.events.fail(failed(text))?;
+        Ok(())
+    }
+
+    /// Leaves out what has the handle of a directory above it: that would have no end.
+    fn leave_out_those_above(&self, context: Context<'_>, children: &mut Vec<Child>) -> Result<()> {
+        let is_above =
+            |child: &mut Child| self.above.contains(child.handle) || child.handle == self.client.root();
+        for Child { name, .. } in children.extract_if(.., is_above) {
+            let name = abridged(&name);
+            let text =
+                format!("skipped {name}: the server gives it the handle of a directory that it lies in");
+            context.events.fail(self.failed(text))?;
         }
-        complete.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(())
+    }
+
+    /// Sorts entries by name, and leaves out those that are there twice.
+    fn leave_out_repeated(&self, context: Context<'_>, children: &mut Vec<Child>) -> Result<()> {
+        children.sort_by(|a, b| a.name.cmp(&b.name));
         let mut twice = None;
-        complete.dedup_by(|later, first| {
+        children.dedup_by(|later, first| {
             // A page that is read again after a change may repeat an entry: that is one file, not two.
             let is_same = later.name == first.name;
             if is_same && later.handle != first.handle {
@@ -511,13 +557,14 @@ impl Children {
             }
             is_same
         });
-        if let Some(name) = twice {
-            let text =
-                format!("the server lists {} twice, as different files; one is skipped", abridged(&name));
-            context.events.fail(failed(text))?;
-        }
-        self.returned += complete.len();
-        Ok(complete)
+        let Some(name) = twice else { return Ok(()) };
+        let name = abridged(&name);
+        let text = format!("the server lists {name} twice, as different files; one is skipped");
+        context.events.fail(self.failed(text))
+    }
+
+    fn failed(&self, text: String) -> Error {
+        Error::other(format!("{}: {text}", self.shown))
     }
 }
 

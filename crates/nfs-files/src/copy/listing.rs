@@ -15,6 +15,18 @@ use crate::{
     url::components,
 };
 
+/// A source directory, or a part of it, that was listed.
+struct Listed<'a> {
+    directory: &'a Node,
+    frame: &'a Rc<Frame>,
+    /// Names that copies of files in it need.
+    reserved: HashSet<Vec<u8>>,
+    /// The file that a name belongs to may be in another part.
+    is_part: bool,
+    /// Whether what the source does not have is deleted.
+    deletes: bool,
+}
+
 impl Run<'_> {
     /// Lists what is to be copied into a directory. What does not fit into memory comes last, as one piece of work.
     pub(super) async fn children(
@@ -45,67 +57,10 @@ impl Run<'_> {
         if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
             reserved.extend(children.iter().flat_map(|(name, _)| used_by(name)));
         }
+        let listed = Listed { directory: &directory, frame, reserved, is_part, deletes: deletes.is_some() };
         let mut works = Vec::with_capacity(children.len());
-        for (name, mut node) in children {
-            if name == MARKER {
-                if deletes.is_some() {
-                    self.context.events.fail(Error::other(says_incomplete(&node.name())))?;
-                } else {
-                    self.warn(Warning::Marker(&node.name()));
-                }
-                continue;
-            }
-            let path = filter::below(frame.relative(), &name);
-            // What is listed may be behind a link, as it may be in any path; outside SRC only where all links are followed.
-            if node.kind == Kind::Symlink
-                && filter.lists_below(&path)
-                && filter.takes(&path, true, frame.ignores().as_deref())
-            {
-                node = match self.followed_to_listed(node, frame, &path).await {
-                    Ok(node) => node,
-                    Err(error) => {
-                        self.context.events.fail(error)?;
-                        filter.leave(&path);
-                        continue;
-                    }
-                };
-            }
-            if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
-                continue;
-            }
-            let is_followed = node.kind == Kind::Symlink && self.copy.links == Links::All;
-            if !is_followed && !self.is_of_shard(&node, &path) {
-                continue;
-            }
-            if reserved.contains(untagged(&name)) || (is_part && is_ours(&name)) {
-                if is_part || node.kind != Kind::File {
-                    let text = format!("{node}: skipped: the copy of a file beside it needs this name");
-                    self.context.events.fail(Error::other(text))?;
-                    continue;
-                }
-                self.warn(Warning::Left(&node.name()));
-                self.skip(&node, &frame.place.name(&name), Skip::Partial)?;
-                continue;
-            }
-            if is_followed {
-                node = match self.followed(node, frame).await {
-                    Ok(node) => node,
-                    Err(error) => {
-                        self.context.events.fail(error)?;
-                        continue;
-                    }
-                };
-            }
-            if filter.is_of_one_file_system()
-                && node.kind == Kind::Directory
-                && !node.is_on_file_system_of(&directory)
-            {
-                filter.leave(&path);
-                continue;
-            }
-            if !self.is_of_shard(&node, &path) {
-                continue;
-            }
+        for (name, node) in children {
+            let Some(node) = self.taken(node, &name, &listed).await? else { continue };
             if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {
                 frame.add_taken(&name);
             }
@@ -119,6 +74,75 @@ impl Run<'_> {
             self.find_surplus(sync, frame).await?;
         }
         Ok(works)
+    }
+
+    /// Decides whether something in a source directory is copied; returns what, which is what a link stands for where that is followed.
+    async fn taken(&self, mut node: Node, name: &[u8], listed: &Listed<'_>) -> Result<Option<Node>> {
+        let Listed { directory, frame, .. } = *listed;
+        if name == MARKER {
+            if listed.deletes {
+                self.context.events.fail(Error::other(says_incomplete(&node.name())))?;
+            } else {
+                self.warn(Warning::Marker(&node.name()));
+            }
+            return Ok(None);
+        }
+        let filter = &self.copy.filter;
+        let path = filter::below(frame.relative(), name);
+        // What is listed may be behind a link, as it may be in any path; outside SRC only where all links are followed.
+        if node.kind == Kind::Symlink
+            && filter.lists_below(&path)
+            && filter.takes(&path, true, frame.ignores().as_deref())
+        {
+            node = match self.followed_to_listed(node, frame, &path).await {
+                Ok(node) => node,
+                Err(error) => {
+                    self.context.events.fail(error)?;
+                    filter.leave(&path);
+                    return Ok(None);
+                }
+            };
+        }
+        if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
+            return Ok(None);
+        }
+        let is_followed = node.kind == Kind::Symlink && self.copy.links == Links::All;
+        if !is_followed && !self.is_of_shard(&node, &path) {
+            return Ok(None);
+        }
+        if self.is_reserved(&node, name, listed)? {
+            return Ok(None);
+        }
+        if is_followed {
+            node = match self.followed(node, frame).await {
+                Ok(node) => node,
+                Err(error) => return self.context.events.fail(error).map(|()| None),
+            };
+        }
+        if filter.is_of_one_file_system()
+            && node.kind == Kind::Directory
+            && !node.is_on_file_system_of(directory)
+        {
+            filter.leave(&path);
+            return Ok(None);
+        }
+        Ok(self.is_of_shard(&node, &path).then_some(node))
+    }
+
+    /// Whether a name is needed for the copy of a file beside it, which is said.
+    fn is_reserved(&self, node: &Node, name: &[u8], listed: &Listed<'_>) -> Result<bool> {
+        let is_reserved = listed.reserved.contains(untagged(name)) || listed.is_part && is_ours(name);
+        if !is_reserved {
+            return Ok(false);
+        }
+        if listed.is_part || node.kind != Kind::File {
+            let text = format!("{node}: skipped: the copy of a file beside it needs this name");
+            self.context.events.fail(Error::other(text))?;
+        } else {
+            self.warn(Warning::Left(&node.name()));
+            self.skip(node, &listed.frame.place.name(name), Skip::Partial)?;
+        }
+        Ok(true)
     }
 
     /// Reads which files are left out in a directory.

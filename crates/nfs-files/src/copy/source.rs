@@ -378,29 +378,7 @@ impl Node {
     ) -> Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
             Origin::Standard => Ok(Vec::new()),
-            Origin::Local(path) => {
-                let mut found = Vec::new();
-                let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
-                let mut names = match rest.take() {
-                    Some(Rest::Local(names)) => names,
-                    _ => {
-                        let mut names = directory.names().map_err(|error| local(path, &error))?;
-                        names.sort_unstable();
-                        names.into_iter()
-                    }
-                };
-                for name in names.by_ref().take(PART_NAMES) {
-                    match directory.child(&name) {
-                        (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
-                        // Removed since it was listed.
-                        (_, Ok(None)) => *has_vanished = true,
-                        (path, Err(error)) => context.events.fail(local(&path, &error))?,
-                    }
-                }
-                context.servers.activity().step();
-                *rest = Some(Rest::Local(names)).filter(|rest| !rest.is_empty());
-                Ok(found)
-            }
+            Origin::Local(path) => self.local_children(path, context, rest, has_vanished),
             Origin::Remote(RemoteFile { client, handle, remote }) => {
                 // Its handle is as old as the listing of the directory above.
                 let is_begun = rest.is_none();
@@ -431,6 +409,37 @@ impl Node {
                 Ok(listed.into_iter().map(node).collect())
             }
         }
+    }
+
+    /// As [`Node::children`], of a directory on this machine.
+    fn local_children(
+        &self,
+        path: &SourcePath,
+        context: Context<'_>,
+        rest: &mut Option<Rest>,
+        has_vanished: &mut bool,
+    ) -> Result<Vec<(Vec<u8>, Self)>> {
+        let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
+        let mut names = match rest.take() {
+            Some(Rest::Local(names)) => names,
+            _ => {
+                let mut names = directory.names().map_err(|error| local(path, &error))?;
+                names.sort_unstable();
+                names.into_iter()
+            }
+        };
+        let mut found = Vec::new();
+        for name in names.by_ref().take(PART_NAMES) {
+            match directory.child(&name) {
+                (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
+                // Removed since it was listed.
+                (_, Ok(None)) => *has_vanished = true,
+                (path, Err(error)) => context.events.fail(local(&path, &error))?,
+            }
+        }
+        context.servers.activity().step();
+        *rest = Some(Rest::Local(names)).filter(|rest| !rest.is_empty());
+        Ok(found)
     }
 
     /// Reads where a link points to.
