@@ -156,6 +156,31 @@ struct Processed {
     result: Result<Vec<Work>>,
 }
 
+/// How far a run is.
+struct Progress {
+    queue: Queue<Work>,
+    /// How the run ends: what is under way may still end well, and one error for all is enough.
+    end: Result<()>,
+    /// How often it was waited in vain for what this machine has no more of.
+    waits: usize,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { queue: Queue::default(), end: Ok(()), waits: 0 }
+    }
+}
+
+impl Progress {
+    /// Begins nothing else.
+    fn end_with(&mut self, error: Error) {
+        self.queue = Queue::default();
+        if self.end.is_ok() {
+            self.end = Err(error);
+        }
+    }
+}
+
 /// One run of `nfsw cp` or `nfsw sync`.
 struct Run<'a> {
     copy: &'a Options,
@@ -233,26 +258,8 @@ async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Countin
     };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
-        plan::Plan::Files { mut works, clean_up, .. } => {
-            run.keep_own(&mut works);
-            let mut ended = run.work_off(works).await.and_then(|()| run.tell_missing());
-            if let Some(sync) = run.sync.as_ref().filter(|_| ended.is_ok()) {
-                ended = run.follow_up(sync).await;
-            }
-            if ended.is_ok() {
-                ended = run.end_looks().await;
-            }
-            for target in run.marked.take() {
-                if ended.is_ok() && !told.has_failures() {
-                    ended = target.place.remove_mark(context).await;
-                }
-                if ended.is_ok() {
-                    ended = run.release(target).await;
-                }
-            }
-            if ended.is_ok() {
-                ended = run.end_looks().await;
-            }
+        plan::Plan::Files { works, clean_up, .. } => {
+            let ended = run.files(works).await;
             if let Some(clean_up) = clean_up {
                 drop(clean_up.await);
             }
@@ -357,15 +364,31 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Copies files and directories, and does what follows when all of it is there.
+    async fn files(&self, mut works: Vec<Work>) -> Result<()> {
+        self.keep_own(&mut works);
+        self.work_off(works).await?;
+        self.tell_missing()?;
+        if let Some(sync) = &self.sync {
+            self.follow_up(sync).await?;
+        }
+        self.end_looks().await?;
+        for target in self.marked.take() {
+            if !self.told.has_failures() {
+                target.place.remove_mark(self.context).await?;
+            }
+            self.release(target).await?;
+        }
+        self.end_looks().await
+    }
+
     async fn work_off(&self, works: Vec<Work>) -> Result<()> {
-        let mut queue = Queue::default();
-        self.enqueue(works, &mut queue);
+        let mut progress = Progress::default();
+        self.enqueue(works, &mut progress.queue);
         let mut running = FuturesUnordered::new();
         let mut loads = Loads::default();
-        let mut end = Ok(());
-        let mut pauses = SCARCITY_PAUSES.iter();
         loop {
-            while let Some(Begun { work, load, is_again }) = queue.next(loads, self.limits()) {
+            while let Some(Begun { work, load, is_again }) = progress.queue.next(loads, self.limits()) {
                 loads.add(load);
                 running.push(self.process(work, load, is_again));
             }
@@ -375,54 +398,55 @@ impl Run<'_> {
                 processed = running.next() => processed,
                 Some(looked) = looked => {
                     if let Err(error) = looked {
-                        queue = Queue::default();
-                        end = end.and(Err(error));
+                        progress.end_with(error);
                     }
                     continue;
                 }
             };
-            let Some(Processed { again, load, frames, result }) = processed else { return end };
+            let Some(Processed { again, load, frames, result }) = processed else { return progress.end };
             loads.remove(load);
             let result = match (result, again) {
-                (Err(error), Some(work)) if end.is_ok() => {
-                    // The work that goes on lets go of what this needs; without any, another program may.
-                    let pause = if running.is_empty() { pauses.next() } else { Some(&Duration::ZERO) };
-                    match pause {
-                        Some(pause) => {
-                            tokio::time::sleep(*pause).await;
-                            self.most.set(running.len().clamp(1, self.most.get()));
-                            queue.again.push(work);
-                            Ok(Vec::new())
-                        }
-                        None => Err(error),
-                    }
+                (Err(error), Some(work)) if progress.end.is_ok() => {
+                    self.try_later(work, error, running.len(), &mut progress).await
                 }
                 (result, _) => {
                     if result.is_ok() {
-                        pauses = SCARCITY_PAUSES.iter();
+                        progress.waits = 0;
                     }
                     result
                 }
             };
-            let mut results = vec![result.map(|children| self.enqueue(children, &mut queue))];
+            let mut results = vec![result.map(|children| self.enqueue(children, &mut progress.queue))];
             for frame in frames {
                 results.push(self.release(frame).await);
             }
-            for result in results {
-                match result {
-                    Ok(()) => {}
-                    // What is under way may still end well; one line for all is enough.
-                    Err(error) if error.ends_run() => {
-                        queue = Queue::default();
-                        if end.is_ok() {
-                            end = Err(error);
-                        }
-                    }
-                    Err(error) if end.is_ok() => self.context.events.fail(error)?,
-                    Err(_) => {}
+            for error in results.into_iter().filter_map(Result::err) {
+                if error.ends_run() {
+                    progress.end_with(error);
+                } else if progress.end.is_ok() {
+                    self.context.events.fail(error)?;
                 }
             }
         }
+    }
+
+    /// Keeps work that failed as this machine has no more of something, until other work lets go of it. Where there is none, other programs
+    /// may: that is waited for, for some time.
+    async fn try_later(
+        &self,
+        work: Work,
+        error: Error,
+        running: usize,
+        progress: &mut Progress,
+    ) -> Result<Vec<Work>> {
+        if running == 0 {
+            let Some(pause) = SCARCITY_PAUSES.get(progress.waits) else { return Err(error) };
+            progress.waits += 1;
+            tokio::time::sleep(*pause).await;
+        }
+        self.most.set(running.clamp(1, self.most.get()));
+        progress.queue.again.push(work);
+        Ok(Vec::new())
     }
 
     /// Adds work to what is to be done.
@@ -584,19 +608,17 @@ impl Run<'_> {
         let is_changed =
             !self.copy.dry_run && place.remove_left(&self.copy.state, &self.tags, is_new_here).await;
         let is_new = place.was_created() || matches!(place, Place::Planned(_));
+        let says_new = is_new && (says || place.was_created());
+        let has_other_mode =
+            || was.is_some_and(|was| was.attributes.mode & 0o7777 != node.attributes.mode & 0o7777);
         match &self.sync {
             None if says => self.say(node, &place.own_name(), None)?,
             // Each shard would make what none does make.
-            Some(_) if is_new && (says || place.was_created()) => {
-                self.say_change(node, frame, name, Change::New)?;
+            Some(_) if says_new => self.say_change(node, frame, name, Change::New)?,
+            Some(_) if !is_new && says && has_other_mode() => {
+                self.say_change(node, frame, name, Change::Attributes)?;
             }
-            None | Some(_) if is_new || !says => {}
-            None | Some(_) => {
-                let there = was.as_ref().map(|was| was.attributes.mode & 0o7777);
-                if there.is_some_and(|there| there != node.attributes.mode & 0o7777) {
-                    self.say_change(node, frame, name, Change::Attributes)?;
-                }
-            }
+            None | Some(_) => {}
         }
         let changes = !self.copy.dry_run;
         // An interrupted run may have made it under its own name.

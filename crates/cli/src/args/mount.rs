@@ -70,6 +70,9 @@ pub(crate) struct MountArgs {
     /// Unmount when no program has used the mount for this long; without DIR, stop serving.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) idle: Option<Duration>,
+    /// Delete what is held of a share when it cannot be reached for this long, as when it has ended.
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = units::parse_duration)]
+    pub(crate) forget: Duration,
     /// Return as soon as the mount works, and keep it in the background.
     #[arg(long)]
     pub(crate) background: bool,

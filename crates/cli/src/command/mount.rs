@@ -1,6 +1,7 @@
 //! `nfsw mount` and `nfsw umount`.
 
 mod background;
+mod forget;
 mod line;
 mod socket;
 mod status;
@@ -31,6 +32,7 @@ use tokio::{
 
 use self::{
     background::{Ready, Started},
+    forget::Held,
     socket::Teller,
     status::Identity,
     uniform::Uniform,
@@ -70,6 +72,7 @@ pub(super) fn execute(mut arguments: MountArgs) -> ExitCode {
     if let Some(uniform) = &uniform {
         arguments.directory = Some(uniform.path().to_owned());
     }
+    forget::sweep(&arguments);
     let activity = Arc::clone(reporter.activity());
     let connections = arguments.connection.servers(None, activity);
     let context = Context { servers: &connections, events: &reporter };
@@ -187,7 +190,11 @@ async fn show_until_end(
     if !arguments.hoard.is_empty() {
         mount.hoard(hoard);
     }
+    let held = Held::by(arguments);
     let tell = |event| {
+        if let Event::Ended(_) = event {
+            held.forget();
+        }
         reporter.note(words(target, event));
         let _ = reporter.event(&state());
     };
@@ -203,6 +210,7 @@ async fn show_until_end(
         never = links::watch(changed) => match never {},
         never = tell_state(teller.as_ref(), &mount, &identity) => match never {},
         never = show_state(reporter, &mount) => match never {},
+        () = held.outlives_share(context, reporter) => {}
         longest = unused(&mount, || Some(point.path.clone()), || mounted.is_there(), arguments.idle) => {
             let time = units::whole_seconds(longest);
             reporter.note(format!("{} has not been used for {time}", show(&point.path)));
@@ -210,6 +218,7 @@ async fn show_until_end(
     }
     drop(mounted);
     drop(mount);
+    held.finish();
     reporter.note(format!("{} is unmounted", show(&point.path)));
     reporter.event(&unmounted(&point.path, false))?;
     Ok(())

@@ -11,7 +11,7 @@ use rustix::{io::Errno, process::Signal};
 
 use crate::{
     Receiver, Shared, at,
-    common::{needs_root, stderr, until},
+    common::{Server, needs_root, stderr, until},
     mounted::Mount,
     photos,
 };
@@ -116,7 +116,55 @@ fn a_mount_ends_with_the_share() {
     let mut used = Used::of(&receiver, &shared.place(""));
     assert_eq!(shared.signal(Signal::INT), 130);
     used.is_over();
+    until("nothing of it is held any more", || held(&used.mount) == 0);
     assert_eq!(used.mount.end(Signal::TERM), Some(0), "and is unmounted as any other");
+    assert_eq!(held(&used.mount), 0);
+}
+
+/// Directories of which something is in the cache on disk.
+fn held(mount: &Mount) -> usize {
+    fs::read_dir(&mount.cache).map_or(0, Iterator::count)
+}
+
+#[test]
+fn what_is_held_of_a_share_is_deleted_when_it_cannot_be_reached() {
+    needs_root("mounts");
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    let mut shared = Shared::start(photos.path(), state.path(), &[]);
+    let place = format!("{}:/", shared.place(""));
+    let mut mount = Mount::with(&place, &[], &at(receiver.0.path()));
+    fs::read(mount.path("trip/file")).unwrap();
+    assert_eq!(mount.end(Signal::TERM), Some(0));
+    assert_eq!(held(&mount), 1, "it is kept for the next mount");
+    mount.again_with(&place, &["--forget", "2s"], &at(receiver.0.path()));
+    fs::read(mount.path("trip/file")).unwrap();
+    shared.signal(Signal::KILL);
+    let begun = Instant::now();
+    assert_eq!(mount.process.wait().unwrap().code(), Some(0), "it is unmounted");
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(held(&mount), 0);
+}
+
+#[test]
+fn what_is_held_of_shares_is_deleted_by_the_next_mount_after_that_time() {
+    needs_root("mounts");
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    let mut shared = Shared::start(photos.path(), state.path(), &[]);
+    let mut mount = Mount::with(&format!("{}:/", shared.place("")), &[], &at(receiver.0.path()));
+    fs::read(mount.path("trip/file")).unwrap();
+    assert_eq!(mount.end(Signal::TERM), Some(0));
+    shared.signal(Signal::KILL);
+    let server = Server::start();
+    fs::write(server.path("file"), "of a server").unwrap();
+    let mut mount_server = |options: &[&str]| {
+        mount.again(&server.url("/"), options);
+        fs::read(mount.path("file")).unwrap();
+        assert_eq!(mount.end(Signal::TERM), Some(0));
+        held(&mount)
+    };
+    assert_eq!(mount_server(&[]), 2);
+    // What is held of servers stays.
+    assert_eq!(mount_server(&["--forget", "10ms"]), 1);
 }
 
 #[test]

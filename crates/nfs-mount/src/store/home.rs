@@ -97,6 +97,17 @@ impl Home {
         roots
     }
 
+    /// Drops all that is held of shares that were mounted last before then, unless it is in use.
+    pub fn forget_shares(&self, before: SystemTime) {
+        for mut root in self.roots() {
+            let is_of_share = root.remotes().iter().any(Remote::is_in_share);
+            if is_of_share && root.used <= before && root.lock().is_ok() {
+                // What cannot be deleted goes another time.
+                let _ = root.drop_below(b"");
+            }
+        }
+    }
+
     /// Returns the root that a target led to last.
     ///
     /// # Errors

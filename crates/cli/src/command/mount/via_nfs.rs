@@ -15,7 +15,7 @@ use std::{
 
 use nfs_files::Context;
 use nfs_mount::{
-    Mount, Patterns,
+    Event, Mount, Patterns,
     nfs::{Export, Readers},
     point::{directory, served_port, unmount},
 };
@@ -24,8 +24,8 @@ use serde_json::json;
 use tokio::{task::spawn_blocking, time::timeout};
 
 use super::{
-    asked_to_end, background, begin, status::Identity, tell_state, teller, unmounted as unmounted_event,
-    unused, words,
+    asked_to_end, background, begin, forget::Held, status::Identity, tell_state, teller,
+    unmounted as unmounted_event, unused, words,
 };
 use crate::{
     advice::explain,
@@ -106,13 +106,26 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
         true => reporter.event(&identity.state(&mount.snapshot(), Instant::now())),
         false => Ok(()),
     };
-    let shown = Shown { arguments, reporter, mount: &mount, place, address, shown_at: &shown_at };
+    let held = Held::by(arguments);
+    let shown = Shown {
+        arguments,
+        context,
+        reporter,
+        mount: &mount,
+        held: &held,
+        place,
+        address,
+        shown_at: &shown_at,
+    };
     shown.announce(readers)?;
     let life = shown.live(end, || {
         has_mounted.set(true);
         tell_state_again()
     });
     let tell = |event| {
+        if let Event::Ended(_) = event {
+            held.forget();
+        }
         reporter.note(words(arguments.target(), event));
         let _ = tell_state_again();
     };
@@ -130,14 +143,18 @@ async fn serve(arguments: &MountArgs, context: Context<'_>, reporter: &Reporter)
         never = links::watch(changed) => match never {},
     };
     server.shutdown().await;
+    drop((export, mount));
+    held.finish();
     result
 }
 
 /// A mount that is served, and where it is to be shown.
 struct Shown<'a> {
     arguments: &'a MountArgs,
+    context: Context<'a>,
     reporter: &'a Reporter,
     mount: &'a Mount,
+    held: &'a Held<'a>,
     place: Place,
     address: SocketAddr,
     /// The directory, or the address where there is none.
@@ -233,6 +250,7 @@ impl Shown<'_> {
         tokio::select! {
             () = end => {}
             () = unmounted(self.shown_at, self.address.port()), if is_mounted => {}
+            () = self.held.outlives_share(self.context, reporter) => {}
             longest = unused(self.mount, || self.mounted_at(), || true, arguments.idle) => {
                 let time = units::whole_seconds(longest);
                 reporter.note(format!("{} has not been used for {time}", show(self.shown_at)));
