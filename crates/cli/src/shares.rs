@@ -51,7 +51,7 @@ pub(crate) fn channel(host: &str) -> Result<Option<(String, ShareChannel)>> {
     let file = file_name(&code);
     let greeting = kept(&file).map_or(Greeting::Code(code), Greeting::Known);
     let channel =
-        ShareChannel::new(addresses, greeting, &label(), move |joined| keep(&file, &joined.membership));
+        ShareChannel::new(addresses, greeting, &label(), move |joined, _| keep(&file, &joined.membership));
     channels.insert(host.to_owned(), channel.clone());
     Ok(Some((place.to_owned(), channel)))
 }

@@ -467,30 +467,46 @@ fn offer(sharer: &mut Sharer, join: &mut Join, now: Instant) -> (Attempt, Cookie
 #[test]
 fn a_forged_offer_keeps_nobody_from_the_true_one_and_guesses_are_counted() {
     let now = epoch();
-    let (mut sharer, mut other) = (sharer(now), sharer(now));
+    let mut sharer = sharer(now);
     let id = sharer.invite(now + HOUR);
-    let code = code(&sharer, id);
-    let mut join = Join::with_code(code.clone(), "", now);
+    let mut join = Join::with_code(code(&sharer, id), "", now);
     let (attempt, cookie, true_share) = offer(&mut sharer, &mut join, now);
     let forged = |share: Share| Datagram::Offer { attempt, cookie: crate::random(), share }.encode();
     join.handle_input(now, &forged([0xff; 33]));
     assert!(join.poll_transmit(now).is_none(), "that is no share");
-    // Who poses as the sharer learns with each proof whether a code is the right one: he gets few.
-    let mut proofs = 0;
-    for second in 0..50 {
-        let time = now + Duration::from_secs(second);
-        let number = other.invite(time + HOUR);
-        let guess = Code::draw(other.members[&number].member.code.as_ref().unwrap().number());
-        let (_, _, share) = offer(&mut other, &mut Join::with_code(guess, "", time), time);
-        join.handle_input(time, &forged(share));
-        proofs += u32::from(join.proof_count() > proofs as usize);
-    }
-    assert_eq!(proofs, 3);
+    assert_eq!(proofs_shown(&mut join, now), 3);
     // The true one is among those that are answered later on.
     let time = now + HOUR / 4;
     join.handle_input(time, &Datagram::Offer { attempt, cookie, share: true_share }.encode());
     let joined = run(&mut sharer, &mut join, time, here()).unwrap().unwrap();
     assert!(call(&mut sharer, &joined.session, time, here()).is_some());
+}
+
+/// Returns how many proofs somebody gets who poses as the sharer: with each of them he learns whether a code is the right one.
+fn proofs_shown(join: &mut Join, now: Instant) -> usize {
+    let mut other = sharer(now);
+    for second in 0..50 {
+        let time = now + Duration::from_secs(second);
+        let number = other.invite(time + HOUR);
+        let guess = Code::draw(other.members[&number].member.code.as_ref().unwrap().number());
+        let (_, _, share) = offer(&mut other, &mut Join::with_code(guess, "", time), time);
+        let forged = Datagram::Offer { attempt: join.attempt(), cookie: crate::random(), share };
+        join.handle_input(time, &forged.encode());
+    }
+    join.proof_count()
+}
+
+#[test]
+fn who_may_guess_once_gets_one_proof() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let mut strange = Join::with_code(code(&sharer, id), "", now).with_one_offer();
+    assert_eq!(proofs_shown(&mut strange, now), 1);
+    // Nothing else is different.
+    let mut join = Join::with_code(code(&sharer, id), "", now).with_one_offer();
+    let joined = run(&mut sharer, &mut join, now, here()).unwrap().unwrap();
+    assert!(call(&mut sharer, &joined.session, now, here()).is_some());
 }
 
 #[test]
