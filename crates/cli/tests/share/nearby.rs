@@ -215,6 +215,9 @@ fn a_stranger_with_the_number_gets_one_guess_for_each_command() {
     until("it is announced", || {
         guest.finds(&["--for", "1s"]).first().is_some_and(|it| it["codes"] == serde_json::json!([another]))
     });
+    // A mistyped code may be the name of a server.
+    let mistyped = guest.fails(3, &["ls", &format!("{number}-zoo-zome:/")]);
+    assert!(mistyped.contains("if it is a code, a word is wrong"), "{mistyped}");
     let text = guest.fails(3, &["ls", &format!("{number}-zoo-zone:/")]);
     let expected = format!(
         "announces a code {number} that is not used yet (looked for 3 s on eth0; one share announces other codes"
