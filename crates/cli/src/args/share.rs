@@ -36,7 +36,7 @@ pub(crate) struct ShareArgs {
     /// Share with a person, who gets a code, and only SUBDIR of DIR if it is given; repeat it for several.
     #[arg(long, value_name = "NAME[=SUBDIR]", conflicts_with_all = CHANGES)]
     pub(crate) to: Vec<String>,
-    /// What the share is called [default: the name of DIR for those who have a code, USER@HOST for those who look for shares].
+    /// What the share is called [default: the name of DIR for those who have a code, user and host for those who look for shares].
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
     /// Announce the share to people nearby on this network interface, and not on all that lead to some; repeat it for several.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     Shared, at,
-    common::{assert_same_tree, stderr, until},
+    common::{assert_same_tree, first_line, stderr, until},
     network::{Machine, Neighbours},
     photos,
 };
@@ -273,6 +273,24 @@ fn without_multicast_the_address_leads_to_a_share_and_it_is_said() {
 }
 
 #[test]
+fn where_another_program_has_the_port_the_address_leads_to_a_share() {
+    let (network, photos) = (Neighbours::start(2), photos());
+    let [host, guest] = [0, 1].map(|at| Person::at(&network.machines[at]));
+    let mut other = host.command(env!("CARGO_BIN_EXE_nfsw"));
+    other.args(["serve", "--for", "60s", "--listen", "0.0.0.0:5353", &host.path("")]).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    assert!(first_line(&mut other).starts_with("serving"));
+    let shared = host.share(photos.path(), &[]);
+    let (code, address) = code(&shared, "");
+    assert!(!shared.said().contains(&format!("{code}:/")), "{}", shared.said());
+    assert!(guest.ok(&["ls", &format!("{code}@{address}:/")]).contains("trip"));
+    let said = end(shared);
+    assert!(said.contains("its address only: multicast DNS cannot be used: nothing could be sent"), "{said}");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
 fn interfaces_that_lead_to_nobody_are_left_alone_unless_they_are_named() {
     let (network, photos) = (Neighbours::start(2), photos());
     let [host, guest] = [0, 1].map(|at| Person::at(&network.machines[at]));
@@ -310,7 +328,7 @@ fn a_share_is_mounted_by_its_code_alone() {
     let [host, guest] = [0, 1].map(|at| Person::at(&network.machines[at]));
     let shared = host.share(photos.path(), &[]);
     let (code, _) = code(&shared, "");
-    guest.ok(&["mount", "--background", &format!("{code}:/")]);
+    guest.ok(&["mount", "--background", "--idle", "60s", &format!("{code}:/")]);
     // Where all who mount it have it.
     let (home, original) = (guest.path("home"), photos.path().display());
     guest.machine.run(&format!("cmp {home}/nfsw/*/trip/file {original}/trip/file"));
