@@ -28,6 +28,10 @@ const LOOK_SECONDS: u32 = 1;
 /// How long the responder's thread may take to answer.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// The name of the thread that takes what strangers send, as the crate gives it. If it panics, shares are neither announced nor found any more,
+/// and nothing else is concerned: whoever ends a process at a panic may leave this one out.
+pub const DISCOVERY_THREAD: &str = "mDNS_daemon";
+
 /// Why shares cannot be announced or looked for.
 #[derive(Debug, Error)]
 #[non_exhaustive]

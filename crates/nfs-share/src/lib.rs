@@ -84,7 +84,7 @@ pub use code::{Code, CodeError};
 pub use datagram::Refusal;
 #[cfg(feature = "discovery")]
 pub use discovery::{
-    Announcement, Discovery, DiscoveryError, Found, Interfaces, KeyPrefix, NotFound, Notice,
+    Announcement, DISCOVERY_THREAD, Discovery, DiscoveryError, Found, Interfaces, KeyPrefix, NotFound, Notice,
 };
 pub use ids::{MemberId, SessionId};
 pub use join::{Join, Joined, Membership};

@@ -1,7 +1,7 @@
 //! Shares that are found without their address, by machines at one switch.
 
 use std::{
-    fs,
+    fs, io,
     path::Path,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -98,7 +98,7 @@ fn code(shared: &Shared, person: &str) -> (String, String) {
 /// What a share has said on standard error, at its end.
 fn end(mut shared: Shared) -> String {
     assert_eq!(shared.signal(Signal::INT), 130);
-    std::io::read_to_string(shared.process.stderr.take().unwrap()).unwrap()
+    io::read_to_string(shared.process.stderr.take().unwrap()).unwrap()
 }
 
 #[test]
@@ -109,6 +109,10 @@ fn a_share_is_found_by_its_code_alone_until_it_ends() {
     let ((sophia, _), (boss, address)) = (code(&shared, " for sophia"), code(&shared, " for boss"));
     assert_eq!(address, "10.9.0.1:7049");
     assert!(shared.said().contains(&format!("  nfsw cp -r {sophia}:/ .\n")), "{}", shared.said());
+    // The thread whose panic does not end the process is called so.
+    let threads = fs::read_dir(format!("/proc/{}/task", shared.process.id())).unwrap();
+    let name = |it: io::Result<fs::DirEntry>| fs::read_to_string(it.unwrap().path().join("comm")).unwrap();
+    assert!(threads.map(name).any(|name| name.trim_end() == nfs_share::DISCOVERY_THREAD));
     let begun = Instant::now();
     assert_eq!(guest.ok(&["ls", &format!("{sophia}:/")]), "file\n");
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());

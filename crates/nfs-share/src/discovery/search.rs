@@ -18,6 +18,20 @@ const MAX_ADDRESSES: usize = 8;
 const FURTHER: Duration = Duration::from_millis(300);
 
 /// A search for shares, for as long as this lives.
+///
+/// ```no_run
+/// # async fn list() -> Result<(), nfs_share::DiscoveryError> {
+/// use std::time::Duration;
+///
+/// use nfs_share::{Discovery, Interfaces};
+///
+/// for share in Discovery::start(&Interfaces::Nearby)?.all(Duration::from_secs(2)).await {
+///     // What a stranger says may hold control characters.
+///     println!("{:?} at {:?}", share.notice.name, share.addresses);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Discovery {
     /// Ends when this is dropped.
     _responder: Responder,
@@ -100,7 +114,7 @@ impl Discovery {
         false
     }
 
-    /// Returns all that is found within a time.
+    /// Returns all that is found within a time, and is not withdrawn in it.
     pub async fn all(mut self, time: Duration) -> Vec<Found> {
         let end = Instant::now() + time;
         while timeout_at(end, self.changed()).await == Ok(true) {}
