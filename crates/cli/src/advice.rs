@@ -141,6 +141,9 @@ fn local_advice(error: &io::Error) -> Option<&'static str> {
 
 fn client_advice(error: &client::Error) -> Option<&'static str> {
     let advice = match error {
+        client::Error::Resolve { host, .. } if nfs_share::Code::is_like(host) => {
+            "if it is a code, a word is wrong: check both; otherwise check the name, or give the address"
+        }
         client::Error::Resolve { .. } => "check the name, or give the address",
         client::Error::Unreachable { what: "the port mapper", .. } | client::Error::NotRegistered { .. } => {
             "without a port mapper, give the ports: nfs://HOST:2049/PATH?mountport=PORT"

@@ -40,7 +40,7 @@ pub(crate) use link::{CaptureArgs, LinkArgs, LinkCommand, LinkOptions, LinkProxy
 pub(crate) use cache::{CacheCommand, CacheDropArgs, CacheLsArgs, CachePinArgs, CachePlace};
 #[cfg(mount)]
 pub(crate) use mount::{MountArgs, UmountArgs, Via};
-pub(crate) use share::ShareArgs;
+pub(crate) use share::{FindArgs, ShareArgs};
 pub(crate) use sync::SyncArgs;
 
 use crate::{units, url::Remote};
@@ -121,6 +121,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Share a local directory with people nearby who have a code, encrypted, until a time.
     Share(ShareArgs),
+    /// Find what people nearby share.
+    Find(FindArgs),
     /// Emulate a bad link under any program or as a UDP proxy, or draw its fades.
     Link(LinkArgs),
     /// Compute response-time curves in virtual time.
@@ -166,6 +168,7 @@ impl Command {
             Self::Umount(_) | Self::Cache(_) => return None,
             Self::Serve(_)
             | Self::Share(_)
+            | Self::Find(_)
             | Self::Link(_)
             | Self::Curve(_)
             | Self::Demo(_)

@@ -12,6 +12,7 @@ mod df;
 mod doctor;
 mod exports;
 mod filters;
+mod find;
 pub(crate) mod link;
 mod ln;
 mod ls;
@@ -69,6 +70,7 @@ pub(crate) fn execute(command: Command) -> ExitCode {
         Command::Cache(arguments) => cache::execute(&arguments.command),
         Command::Serve(arguments) => serve::execute(&arguments),
         Command::Share(arguments) => share::execute(&arguments),
+        Command::Find(arguments) => find::execute(&arguments),
         Command::Link(arguments) => return link::execute(&arguments),
         Command::Curve(arguments) => curve::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),

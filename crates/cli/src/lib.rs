@@ -55,7 +55,10 @@ pub fn main() -> ExitCode {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         tell(info);
-        std::process::exit(101);
+        // A stranger's packet may end the search for shares, and not a share.
+        if std::thread::current().name() != Some(nfs_share::DISCOVERY_THREAD) {
+            std::process::exit(101);
+        }
     }));
     if let Some(ended) = complete::answer() {
         return ended;

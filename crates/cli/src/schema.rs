@@ -39,14 +39,15 @@ enum Type {
     MaybeInteger,
     MaybeBoolean,
     MaybeList,
+    MaybeTime,
     /// An integer or null.
     IntegerOrNull,
     TextOrNull,
 }
 
 use self::Type::{
-    Boolean, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeList, MaybeName, MaybeText, Name,
-    Number, Object, Text, TextOrNull, Time,
+    Boolean, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeList, MaybeName, MaybeText,
+    MaybeTime, Name, Number, Object, Text, TextOrNull, Time,
 };
 
 mod table;
@@ -70,13 +71,14 @@ impl Type {
             MaybeInteger => "integer, may be missing",
             MaybeBoolean => "true, may be missing",
             MaybeList => "list, may be missing",
+            MaybeTime => "time, may be missing",
             IntegerOrNull => "integer or null",
             TextOrNull => "text or null",
         }
     }
 
     const fn may_be_missing(self) -> bool {
-        matches!(self, MaybeText | MaybeName | MaybeInteger | MaybeBoolean | MaybeList)
+        matches!(self, MaybeText | MaybeName | MaybeInteger | MaybeBoolean | MaybeList | MaybeTime)
     }
 
     const fn is_name(self) -> bool {
@@ -86,7 +88,7 @@ impl Type {
     fn holds(self, value: &Value) -> bool {
         match self {
             Text | Name | MaybeText | MaybeName => value.is_string(),
-            Time => value.as_str().is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok()),
+            Time | MaybeTime => value.as_str().is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok()),
             Integer | MaybeInteger => value.is_u64() || value.is_i64(),
             Number => value.is_number(),
             Boolean | MaybeBoolean => value.is_boolean(),

@@ -1,8 +1,11 @@
 //! Shares that are used here: `CODE@HOST:PORT` in the place of a server's name, or `@HOST:PORT` with the code elsewhere, so that no other user
-//! of this machine reads it in the list of processes.
+//! of this machine reads it in the list of processes. Without an address, `CODE` or `@`, the share is looked for.
 //!
 //! A code makes one member. What leads that member back to the share is kept where only this user reads, for the next command with the
 //! same code.
+
+pub(crate) mod kept;
+mod seek;
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +14,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use nfs_share::{Code, Greeting, Identity, Membership, ShareChannel};
+use nfs_share::{Code, Greeting, ShareChannel};
 
+use self::kept::Kept;
 use crate::{
     error::{Error, Result},
-    local::{Own, read_private},
     text::escape,
     units::parse_listen,
+    url::Remote,
 };
 
 /// The variable with the code of `@HOST:PORT`.
@@ -35,30 +39,44 @@ static CHANNELS: Mutex<BTreeMap<String, ShareChannel>> = Mutex::new(BTreeMap::ne
 /// Codes that were read from standard input, by address: each is asked for once.
 static CODES: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// Returns the address of a share as messages name it, and the channel to it; `None` for the name of a server.
+/// Returns the address of a share as messages name it, and the channel to it; `None` for a server.
 ///
 /// # Errors
 /// A usage error, if the code or the address is none.
-pub(crate) fn channel(host: &str) -> Result<Option<(String, ShareChannel)>> {
-    let Some((code, place)) = host.split_once('@') else { return Ok(None) };
+pub(crate) fn channel(remote: &Remote) -> Result<Option<(String, ShareChannel)>> {
+    let Some((code, place)) = parts(remote) else { return Ok(None) };
+    let shown = if place.is_empty() { "the share".to_owned() } else { place.to_owned() };
     let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = channels.get(host) {
-        return Ok(Some((place.to_owned(), known.clone())));
+    if let Some(known) = channels.get(&*remote.host) {
+        return Ok(Some((shown, known.clone())));
     }
-    let addresses = addresses(place)?;
+    let addresses = if place.is_empty() { Vec::new() } else { addresses(place)? };
+    let typed = code;
     let code = if code.is_empty() { secret(place)? } else { code.to_owned() };
     let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
-    let file = file_name(&code);
-    let greeting = greeting(&file, code);
-    let channel = ShareChannel::new(addresses, greeting, &label(), move |joined| {
-        if keep(&file, &joined.membership.to_bytes()[..]).is_none() {
-            eprintln!(
-                "nfsw: warning: this code is used up: what leads back to the share cannot be kept here"
-            );
-        }
-    });
-    channels.insert(host.to_owned(), channel.clone());
-    Ok(Some((place.to_owned(), channel)))
+    let file = kept::file_name(&code);
+    let (greeting, was_at) = match Kept::load(&file) {
+        Some(kept) => (Greeting::Known(kept.membership, Some(code)), kept.address),
+        None => (Greeting::Code(code, kept::identity(&file)), None),
+    };
+    let keep = move |joined: &_, address| kept::keep(&file, joined, address);
+    let channel = if place.is_empty() {
+        let typed = typed.to_owned();
+        let seek = move |greeting| seek::addresses(greeting, typed.clone());
+        ShareChannel::sought(seek, was_at, greeting, &label(), keep)
+    } else {
+        ShareChannel::new(addresses, greeting, &label(), keep)
+    };
+    channels.insert(remote.host.to_string(), channel.clone());
+    Ok(Some((shown, channel)))
+}
+
+/// Returns the code and the address of a share, as far as they are said. A code that is not one exactly is the name of a server: it is
+/// resolved, which a code is not, as others could read it then.
+pub(crate) fn parts(remote: &Remote) -> Option<(&str, &str)> {
+    remote
+        .share()
+        .filter(|(code, place)| !place.is_empty() || code.is_empty() || code.parse::<Code>().is_ok())
 }
 
 /// Returns the code that was not typed with the address: from the environment, or else the next line of standard input.
@@ -73,7 +91,10 @@ pub(crate) fn secret(place: &str) -> Result<String> {
     let line = codes.entry(place.to_owned()).or_insert_with(|| {
         let (mut line, input) = (String::new(), io::stdin().lock());
         if input.is_terminal() {
-            eprint!("code for {}: ", escape(place.as_bytes()));
+            eprint!(
+                "code for {}: ",
+                if place.is_empty() { "the share".into() } else { escape(place.as_bytes()) }
+            );
         }
         let _ = input.take(LONGEST_LINE).read_line(&mut line);
         line
@@ -105,50 +126,19 @@ fn addresses(place: &str) -> Result<Vec<SocketAddr>> {
 /// # Errors
 /// A usage error, if there is no such share; why it lets nobody in.
 #[cfg(mount)]
-pub(crate) async fn meet(host: &str) -> anyhow::Result<nfs_share::Met> {
+pub(crate) async fn meet(remote: &Remote) -> anyhow::Result<nfs_share::Met> {
     use nfs_wireless_client::{Channel, Error as ClientError};
-    let found = channel(host)?.map(|(_, channel)| channel);
-    let channel = found.ok_or_else(|| Error::usage(format!("{host} is no share")))?;
+    let found = channel(remote)?.map(|(_, channel)| channel);
+    let channel = found.ok_or_else(|| Error::usage(format!("{} is no share", remote.host)))?;
     channel.open().await.map_err(|error| ClientError::Channel(std::sync::Arc::new(error)))?;
     Ok(channel.met().expect("a channel that is open was joined"))
 }
 
-/// Returns what a sharer sees of who comes.
-fn label() -> String {
+/// Returns what others see of who shares or comes.
+pub(crate) fn label() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     match std::env::var("USER") {
         Ok(user) => format!("{user}@{host}"),
         Err(_) => host,
     }
-}
-
-/// Where memberships are kept: the system forgets them when this user is logged out.
-fn place() -> Option<Own> {
-    Own::directory("XDG_RUNTIME_DIR", ".local/state", "shares")
-}
-
-/// Codes are short: their hash hides them from who looks over a shoulder, and from nobody else.
-fn file_name(code: &Code) -> String {
-    blake3::hash(code.to_string().as_bytes()).to_hex()[..32].to_owned()
-}
-
-/// Returns what this user has to show: what was kept of an earlier command, which may have ended before it was let in. Keys are kept before
-/// the code is shown, as it is used up for all who have others.
-fn greeting(file: &str, code: Code) -> Greeting {
-    let bytes =
-        place().and_then(|place| read_private(&place.path().join(file), Membership::BYTES as u64).ok());
-    let bytes = bytes.as_deref().unwrap_or_default();
-    if let Ok(membership) = bytes.try_into() {
-        return Greeting::Known(Membership::from_bytes(membership), Some(code));
-    }
-    if let Ok(identity) = bytes.try_into() {
-        return Greeting::Code(code, Identity::from_bytes(identity));
-    }
-    let identity = Identity::draw();
-    let _ = keep(file, &identity.to_bytes()[..]);
-    Greeting::Code(code, identity)
-}
-
-fn keep(file: &str, bytes: &[u8]) -> Option<()> {
-    place()?.open().ok()?.replace(file.as_bytes(), bytes).ok()
 }

@@ -44,6 +44,8 @@ pub struct Remote {
     pub is_contents: bool,
     /// Whether it was written as the name of a directory, with a slash at its end or as `is_contents`.
     pub names_directory: bool,
+    /// Whether the host looks like a code and is a server all the same, as it was written in a URL.
+    pub is_server: bool,
     /// What the URL asked for.
     pub options: Arc<UrlOptions>,
 }
@@ -191,7 +193,7 @@ impl Remote {
         Ok(Self::on(host, path, options))
     }
 
-    /// A path in a share, whose host is `CODE@HOST:PORT` or `@HOST:PORT`.
+    /// A path in a share, whose host is `CODE@HOST:PORT`, `@HOST:PORT` or `@`.
     fn in_share(share: &[u8], path: &[u8]) -> Result<Self, String> {
         let share = str::from_utf8(share).map_err(|_| "the host name is not UTF-8".to_owned())?;
         Ok(Self::on(share, path, UrlOptions::default()))
@@ -204,12 +206,14 @@ impl Remote {
             pattern: is_pattern(path).then(|| normalise(path)),
             is_contents: ends_with_dot(path),
             names_directory: names_directory(path),
+            is_server: false,
             options: options.into(),
         }
     }
 
     fn of_url(url: NfsUrl) -> Result<Self, String> {
         let NfsUrl { host, path, raw_path, options, .. } = url;
+        let is_server = is_code(host.as_bytes());
         let pattern = is_pattern(&raw_path).then(|| pattern::decode(&raw_path)).transpose();
         Ok(Self {
             host: host.into(),
@@ -217,6 +221,7 @@ impl Remote {
             pattern: pattern.map_err(|error| error.to_string())?.map(|pattern| normalise(&pattern)),
             is_contents: ends_with_dot(&path),
             names_directory: names_directory(&path),
+            is_server,
             options: options.into(),
         })
     }
@@ -234,7 +239,7 @@ impl Remote {
 
     /// Whether another path is on the same server, which is to be reached in the same way.
     pub fn is_on_server_of(&self, other: &Self) -> bool {
-        self.host == other.host && self.options == other.options
+        self.host == other.host && self.is_server == other.is_server && self.options == other.options
     }
 
     /// Returns another path on the same server.
@@ -254,7 +259,17 @@ impl Remote {
             pattern: None,
             is_contents: false,
             names_directory: false,
+            is_server: self.is_server,
             options: Arc::clone(&self.options),
+        }
+    }
+
+    /// Returns the code and the address of a share, each empty where it is not said: `CODE@HOST:PORT`, `@HOST:PORT`, `@`, or `CODE` alone, which
+    /// may be the name of a server as well.
+    pub fn share(&self) -> Option<(&str, &str)> {
+        match self.host.split_once('@') {
+            Some(share) => Some(share),
+            None => (!self.is_server && is_code(self.host.as_bytes())).then_some((&*self.host, "")),
         }
     }
 
@@ -270,6 +285,7 @@ impl Remote {
     /// Returns it as a user would write it: `HOST:/PATH`, or `nfs://HOST:PORT/PATH` where a port was given.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self.options.nfs_port {
+            None if self.is_server => [format!("nfs://{}", self.host).into_bytes(), self.url_path()].concat(),
             Some(_) => [format!("nfs://{}", self.server()).into_bytes(), self.url_path()].concat(),
             None => {
                 let path = self.pattern.as_ref().unwrap_or(&self.path);
@@ -395,19 +411,21 @@ fn split_host(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     (colon > 0 && argument[colon] == b':').then(|| (&argument[..colon], &argument[colon + 1..]))
 }
 
-/// Splits `CODE@HOST:PORT:/PATH`, or the same without the code.
+/// Splits `CODE@HOST:PORT:/PATH`, or the same without the code or without both.
 fn split_share(argument: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = argument.windows(2).position(|pair| pair == b":/")?;
     is_share(&argument[..end]).then(|| (&argument[..end], &argument[end + 1..]))
 }
 
-/// Whether the name of a server is `CODE@HOST:PORT`, where a code is a number and two words, or `@HOST:PORT`, whose code is not said here.
+/// Whether the name of a server is `CODE@HOST:PORT`, or `@HOST:PORT` or `@`, whose code is not said here.
 fn is_share(host: &[u8]) -> bool {
-    let Some(at) = host.iter().position(|&byte| byte == b'@') else { return false };
-    if at == 0 {
-        return host.len() > 1;
-    }
-    let mut parts = host[..at].split(|&byte| byte == b'-');
+    let at = host.iter().position(|&byte| byte == b'@');
+    at.is_some_and(|at| at == 0 || is_code(&host[..at]))
+}
+
+/// Whether it looks like a code, which is a number and two words.
+fn is_code(text: &[u8]) -> bool {
+    let mut parts = text.split(|&byte| byte == b'-');
     let is_number = parts.next().is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit));
     let is_word = |part: Option<&[u8]>| {
         part.is_some_and(|part| part.len() > 2 && part.iter().all(u8::is_ascii_alphabetic))

@@ -5,7 +5,7 @@ use std::{
     future::pending,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -30,6 +30,19 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 /// How long a session is not taken for lost after something came in it.
 const LOST_TIME: Duration = Duration::from_millis(100);
 
+/// How long the addresses that are known are asked alone, before others are looked for.
+const HEAD_START: Duration = Duration::from_millis(300);
+
+/// Pause until a share that was not found is looked for again.
+const SEEK_PAUSE: Duration = Duration::from_secs(5);
+
+/// What keeps what leads back to a share.
+type Keep = Box<dyn Fn(&Joined, SocketAddr) + Send + Sync>;
+
+/// What finds the addresses of a share.
+type Seek = Box<dyn Fn(Greeting) -> Seeking + Send + Sync>;
+type Seeking = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
 /// What a receiver has to show.
 #[derive(Clone, Debug)]
 pub enum Greeting {
@@ -48,13 +61,14 @@ pub struct ShareChannel(Arc<Inner>);
 struct Inner {
     /// Of one share: which of them answers is found out.
     addresses: Vec<SocketAddr>,
+    seek: Option<Seek>,
     label: String,
     /// One at a time joins.
     joining: tokio::sync::Mutex<()>,
     /// Rings when the end has come, or its time is another one.
     bell: Notify,
     state: Mutex<State>,
-    joined: Box<dyn Fn(&Joined) + Send + Sync>,
+    joined: Keep,
 }
 
 /// What a share has said of itself.
@@ -90,13 +104,41 @@ impl fmt::Debug for ShareChannel {
 
 impl ShareChannel {
     /// Prepares a channel to the share at one of these addresses, which is shown `label`. All of them are asked, each a little later than the
-    /// one before (RFC 8305 §5), and the first to answer is used. `joined` is called with each session, so that what leads back to the
-    /// share can be kept.
+    /// one before (RFC 8305 §5), and the first to answer is used. `joined` is called with each session and where the share is, so that what
+    /// leads back to it can be kept.
     pub fn new(
         addresses: impl IntoIterator<Item = SocketAddr>,
         greeting: Greeting,
         label: &str,
-        joined: impl Fn(&Joined) + Send + Sync + 'static,
+        joined: impl Fn(&Joined, SocketAddr) + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(addresses.into_iter().collect(), None, greeting, label, Box::new(joined))
+    }
+
+    /// As [`new`](Self::new), for a share that `seek` finds. `addresses` are where it was earlier, and only asked with what was kept of it.
+    ///
+    /// A code is shown only at what `seek` has returned, and who answers there may guess once. Who comes back asks wherever the share may be,
+    /// and goes on until it answers: nobody else can. That `seek` finds nothing is an error only if there is nobody to ask.
+    pub fn sought<F>(
+        seek: impl Fn(Greeting) -> F + Send + Sync + 'static,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        greeting: Greeting,
+        label: &str,
+        joined: impl Fn(&Joined, SocketAddr) + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        let seek: Seek = Box::new(move |greeting| Box::pin(seek(greeting)));
+        Self::with(addresses.into_iter().collect(), Some(seek), greeting, label, Box::new(joined))
+    }
+
+    fn with(
+        addresses: Vec<SocketAddr>,
+        seek: Option<Seek>,
+        greeting: Greeting,
+        label: &str,
+        joined: Keep,
     ) -> Self {
         let state = State {
             greeting,
@@ -110,12 +152,13 @@ impl ShareChannel {
             is_returning: false,
         };
         Self(Arc::new(Inner {
-            addresses: addresses.into_iter().collect(),
+            addresses,
+            seek,
             label: label.to_owned(),
             joining: tokio::sync::Mutex::default(),
             bell: Notify::new(),
             state: Mutex::new(state),
-            joined: Box::new(joined),
+            joined,
         }))
     }
 
@@ -160,46 +203,61 @@ impl Inner {
 
     /// Becomes a member, or comes back as one.
     async fn join(&self) -> io::Result<()> {
-        let greeting = self.state().greeting.clone();
+        let (greeting, answered) = {
+            let state = self.state();
+            (state.greeting.clone(), state.answered)
+        };
         let mut shown = match &greeting {
             Greeting::Code(code, _) => Some(code.clone()),
             Greeting::Known(_, code) => code.clone(),
         };
-        let (mut result, mut answered) = self.ask(greeting.clone()).await?;
+        let (mut result, mut answered) = self.ask(&greeting, answered).await?;
         if let (Err(Refusal::Unknown), Greeting::Known(membership, Some(code))) = (&result, greeting) {
             // The code is shown once more, and no further time: that is a guess.
             shown = None;
-            let identity = membership.identity.clone();
+            let again = Greeting::Code(code, membership.identity.clone());
             self.state().greeting = Greeting::Known(membership, None);
-            let (again, from) = self.ask(Greeting::Code(code, identity)).await?;
-            (result, answered) = (again.map_err(|_| Refusal::Unknown), from);
+            (result, answered) = self.ask(&again, Some(answered)).await?;
+            result = result.map_err(|_| Refusal::Unknown);
         }
         let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
-        (self.joined)(&joined);
+        (self.joined)(&joined, answered);
         let mut state = self.state();
         state.met = Some(Met { title: joined.title, sharer: joined.membership.sharer });
         state.greeting = Greeting::Known(joined.membership, shown);
         state.until = clock().checked_add(joined.remaining);
         state.session = Some(Arc::new(joined.session));
-        state.answered = answered;
+        state.answered = Some(answered);
         drop(state);
         self.bell.notify_waiters();
         Ok(())
     }
 
-    /// Asks for a session until there is an answer; returns it, and where it came from.
-    async fn ask(&self, greeting: Greeting) -> io::Result<(Result<Joined, Refusal>, Option<SocketAddr>)> {
+    /// Sends what an attempt has to send until there is a result, and returns it with who has answered. `answered` has before.
+    async fn ask(
+        &self,
+        greeting: &Greeting,
+        answered: Option<SocketAddr>,
+    ) -> io::Result<(Result<Joined, Refusal>, SocketAddr)> {
+        let addresses = match (answered, greeting, &self.seek) {
+            (Some(answered), ..) => vec![answered],
+            (None, Greeting::Known(..), Some(_)) if !self.addresses.is_empty() => self.addresses.clone(),
+            (None, _, Some(seek)) => seek(greeting.clone()).await?,
+            (None, _, None) => self.addresses.clone(),
+        };
         let mut join = match greeting {
-            Greeting::Code(code, identity) => Join::with_code(code, identity, &self.label, clock()),
-            Greeting::Known(membership, _) => Join::as_member(&membership, clock())
+            Greeting::Code(code, identity) => {
+                let join = Join::with_code(code.clone(), identity.clone(), &self.label, clock());
+                if self.seek.is_some() { join.with_one_offer() } else { join }
+            }
+            Greeting::Known(membership, _) => Join::as_member(membership, clock())
                 .ok_or_else(|| io::Error::other("what was kept of this share holds no keys"))?,
         };
-        let known = self.state().answered;
-        let sockets =
-            Sockets::open(known.map_or_else(|| self.addresses.clone(), |known| vec![known])).await?;
-        let (mut buffer, mut sent, mut answered) = (vec![0; 2048], 0, known);
+        let mut sockets = Sockets::open(addresses).await?;
+        let mut elsewhere = pin!(self.elsewhere(greeting));
+        let (mut buffer, mut sent, mut answered, mut is_sought) = (vec![0; 2048], 0, None, true);
         loop {
-            if let Some(result) = join.poll_result() {
+            if let (Some(result), Some(answered)) = (join.poll_result(), answered) {
                 return Ok((result, answered));
             }
             if let Some(datagram) = join.poll_transmit(clock()) {
@@ -207,12 +265,31 @@ impl Inner {
                 sockets.send(datagram, sent).await;
             }
             let due = join.poll_timeout().unwrap_or_else(clock);
-            if let Ok(Some((length, from))) =
-                tokio::time::timeout_at(due.into(), sockets.receive(&mut buffer)).await
-            {
-                join.handle_input(clock(), buffer.get(..length).unwrap_or_default());
-                answered = Some(from);
+            tokio::select! {
+                received = sockets.receive(&mut buffer) => {
+                    if let Some((length, from)) = received {
+                        answered = Some(from);
+                        join.handle_input(clock(), buffer.get(..length).unwrap_or_default());
+                    }
+                }
+                found = &mut elsewhere, if is_sought => {
+                    is_sought = false;
+                    sockets.add(found).await?;
+                }
+                () = tokio::time::sleep_until(due.into()) => {}
             }
+        }
+    }
+
+    /// Returns where else a share may be that has let somebody in before.
+    async fn elsewhere(&self, greeting: &Greeting) -> Vec<SocketAddr> {
+        let (Some(seek), Greeting::Known(..)) = (&self.seek, greeting) else { return pending().await };
+        tokio::time::sleep(HEAD_START).await;
+        loop {
+            if let Ok(found) = seek(greeting.clone()).await {
+                return found;
+            }
+            tokio::time::sleep(SEEK_PAUSE).await;
         }
     }
 
@@ -251,20 +328,33 @@ impl Sockets {
     /// # Errors
     /// When no socket can be had.
     async fn open(addresses: Vec<SocketAddr>) -> io::Result<Self> {
-        let (mut last, mut found) = (None, [None, None]);
-        for (of_family, any) in
-            found.iter_mut().zip([IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()])
-        {
-            if addresses.iter().any(|address| address.is_ipv4() == any.is_ipv4()) {
+        let mut sockets = Self { addresses: Vec::new(), v4: None, v6: None };
+        sockets.add(addresses).await?;
+        Ok(sockets)
+    }
+
+    /// Asks at further addresses, too.
+    ///
+    /// # Errors
+    /// When no socket can be had.
+    async fn add(&mut self, addresses: Vec<SocketAddr>) -> io::Result<()> {
+        let mut last = None;
+        for address in addresses.into_iter().filter(|it| !self.addresses.contains(it)).collect::<Vec<_>>() {
+            let (socket, any) = match address {
+                SocketAddr::V4(_) => (&mut self.v4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+                SocketAddr::V6(_) => (&mut self.v6, Ipv6Addr::UNSPECIFIED.into()),
+            };
+            if socket.is_none() {
                 match UdpSocket::bind((any, 0)).await {
-                    Ok(socket) => *of_family = Some(socket),
+                    Ok(bound) => *socket = Some(bound),
                     Err(error) => last = Some(error),
                 }
             }
+            self.addresses.push(address);
         }
-        match (found, last) {
-            ([None, None], Some(error)) => Err(error),
-            ([v4, v6], _) => Ok(Self { addresses, v4, v6 }),
+        match last {
+            Some(error) if self.v4.is_none() && self.v6.is_none() => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
+    beginning,
     code::Code,
     datagram::{Attempt, Cookie, Datagram, Refusal},
     ids::{MemberId, SessionId},
@@ -108,6 +109,7 @@ enum State {
         share: Share,
         label: Vec<u8>,
         proofs: VecDeque<Proof>,
+        max_offers: usize,
     },
     /// A handshake was begun among those who know each other.
     Member {
@@ -143,15 +145,21 @@ impl Join {
     pub fn with_code(code: Code, identity: Identity, label: &str, now: Instant) -> Self {
         let (pairing, share) = Pairing::begin(code);
         let number = pairing.number();
-        let mut end = label.len().min(MAX_LABEL_BYTES);
-        while !label.is_char_boundary(end) {
-            end -= 1;
-        }
-        let label = label.as_bytes()[..end].to_vec();
-        let state = State::Code { pairing, share, label, proofs: VecDeque::new() };
+        let label = beginning(label, MAX_LABEL_BYTES).as_bytes().to_vec();
+        let state = State::Code { pairing, share, label, proofs: VecDeque::new(), max_offers: MAX_OFFERS };
         let mut join = Self::new(identity, state, now);
         join.datagram = Datagram::Hello { attempt: join.attempt, number, share }.encode();
         join
+    }
+
+    /// Lets whoever answers guess the code once, and not a few times: where nobody has said that the code is that address's. A sharer that
+    /// is started again meanwhile is not answered either.
+    #[must_use]
+    pub fn with_one_offer(mut self) -> Self {
+        if let State::Code { max_offers, .. } = &mut self.state {
+            *max_offers = 1;
+        }
+        self
     }
 
     /// Begins to come back to a share. `None`, if what was kept holds no keys.
@@ -233,7 +241,7 @@ impl Join {
 
     /// Shows that the code is known here, without saying it. A share that comes again brings another cookie.
     fn prove(&mut self, now: Instant, cookie: Cookie, theirs: &Share) {
-        let State::Code { pairing, share, label, proofs } = &mut self.state else { return };
+        let State::Code { pairing, share, label, proofs, max_offers } = &mut self.state else { return };
         if proofs.back().is_some_and(|proof| (proof.theirs, proof.cookie) == (*theirs, cookie)) {
             return;
         }
@@ -241,7 +249,7 @@ impl Join {
         match known.and_then(|at| proofs.remove(at)) {
             Some(proof) => proofs.push_back(Proof { cookie, ..proof }),
             None => {
-                let is_full = proofs.len() == MAX_OFFERS;
+                let is_full = proofs.len() == *max_offers;
                 if is_full && proofs.iter().any(|proof| now < proof.made + OFFER_TIME) {
                     return;
                 }

@@ -15,6 +15,7 @@
 //! | `sharer` | codes, members and their sessions |
 //! | `join` | how a receiver becomes a member, and comes back |
 //! | `share`, `channel` | either end on a socket (features `sharer`, `receiver`) |
+//! | `discovery` | shares that are found without their address (feature `discovery`) |
 //!
 //! # Example
 //! A directory that whoever has the code may read for half an hour; and who reads it:
@@ -46,7 +47,7 @@
 //! async fn read(code: Code) -> Result<Vec<u8>, nfs_wireless_client::Error> {
 //!     let sharer = "192.168.1.5:7049".parse().unwrap();
 //!     // What is kept of a session leads back to the share when this program is started again.
-//!     let channel = ShareChannel::new([sharer], Greeting::Code(code, Identity::draw()), "sophia", |joined| drop(joined.membership.to_bytes()));
+//!     let channel = ShareChannel::new([sharer], Greeting::Code(code, Identity::draw()), "sophia", |joined, _| drop(joined.membership.to_bytes()));
 //!     let channel: Arc<dyn Channel> = Arc::new(channel);
 //!     let client = Client::connect("", b"/", ClientConfig::default().with_channel(channel)).await?;
 //!     Fs::new(client, "/").read("beach.jpg").await
@@ -66,6 +67,8 @@ mod answered;
 mod channel;
 mod code;
 mod datagram;
+#[cfg(feature = "discovery")]
+mod discovery;
 mod ids;
 mod join;
 mod noise;
@@ -79,6 +82,10 @@ mod sharer;
 pub use channel::{Greeting, Met, ShareChannel};
 pub use code::{Code, CodeError};
 pub use datagram::Refusal;
+#[cfg(feature = "discovery")]
+pub use discovery::{
+    Announcement, DISCOVERY_THREAD, Discovery, DiscoveryError, Found, Interfaces, KeyPrefix, NotFound, Notice,
+};
 pub use ids::{MemberId, SessionId};
 pub use join::{Join, Joined, Membership};
 pub use noise::{Identity, PublicKey};
@@ -86,6 +93,15 @@ pub use session::{Control, OVERHEAD_BYTES, Opened, Session};
 #[cfg(feature = "sharer")]
 pub use share::{Served, Share};
 pub use sharer::{Call, Event, MAX_LABEL_BYTES, Member, Sharer, Transmit};
+
+/// Returns the beginning of a text, of at most so many bytes.
+fn beginning(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 /// Fills an array from the system's random numbers.
 fn random<const N: usize>() -> [u8; N] {

@@ -46,6 +46,9 @@ const MAX_WRONG_GUESSES: u32 = 3;
 /// Codes of one member that are replaced when they are withdrawn: 30 guesses of four million.
 const MAX_WITHDRAWN: u32 = 10;
 
+/// The largest number of a first code. It is drawn, so that two shares on one network rarely have codes with the same number.
+const MAX_FIRST_NUMBER: u16 = 99;
+
 /// How late a wrong guess is answered.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -189,7 +192,7 @@ impl Sharer {
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             handshakes: (now, 0),
-            next_number: 1,
+            next_number: 1 + u16::from_be_bytes(crate::random()) % MAX_FIRST_NUMBER,
         }
     }
 

@@ -53,7 +53,7 @@ type Kept = Arc<Mutex<Option<Membership>>>;
 fn channel(addresses: impl IntoIterator<Item = SocketAddr>, greeting: Greeting) -> (ClientConfig, Kept) {
     let kept = Kept::default();
     let keep = Arc::clone(&kept);
-    let channel = ShareChannel::new(addresses, greeting, "sophia's laptop", move |joined| {
+    let channel = ShareChannel::new(addresses, greeting, "sophia's laptop", move |joined, _| {
         *keep.lock().unwrap() = Some(joined.membership.clone());
     });
     let channel: Arc<dyn nfs_wireless_client::Channel> = Arc::new(channel);

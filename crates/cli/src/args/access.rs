@@ -68,7 +68,9 @@ impl ConnectionArgs {
         config.connect_timeout = arguments.timeout;
         config.rate_limit = rate_limit;
         config.check().map_err(|error| Error::usage(error.to_string()))?;
-        if let Some((address, channel)) = shares::channel(&remote.host)? {
+        // A server that the configuration names is no code.
+        let is_server = host.is_some() && !remote.host.contains('@');
+        if !is_server && let Some((address, channel)) = shares::channel(remote)? {
             config.channel = Some(Arc::new(channel));
             return Ok(Access { address, config });
         }
@@ -139,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        args::{Cli, Command},
+        args::{Cli, Command, Hosts},
         error::ErrorKind,
     };
 
@@ -161,6 +163,20 @@ mod tests {
         assert_eq!(initial.as_secs(), 2, "a timer was asked for, so the policy is one with timers");
         let Credential::Sys(user) = config.credential else { panic!("no credential") };
         assert_eq!((user.uid, user.gid, user.gids), (5, 7, vec![]));
+    }
+
+    #[test]
+    fn a_code_is_a_share_unless_a_server_is_called_so() {
+        let is_share = |target: &str| config(&[target]).unwrap().channel.is_some();
+        assert!(is_share("7-velvet-cactus:/x") && is_share("7-velvet-cactus@127.0.0.1:7049:/x"));
+        for server in ["2-file-server:/x", "nfs://7-velvet-cactus/x", "nas:/x"] {
+            assert!(!is_share(server), "{server}");
+        }
+        let mut arguments = ConnectionArgs::default();
+        let hosts = [("7-velvet-cactus".to_owned(), Host::default())];
+        arguments.hosts = Some(Arc::new(Hosts { hosts: hosts.into(), ..Hosts::default() }));
+        let remote = Remote::parse_host("7-velvet-cactus".as_ref()).unwrap();
+        assert_eq!(arguments.access(&remote, None).unwrap().address, "7-velvet-cactus");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::units;
 /// `nfsw share`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Prints a code for each person, and what the person types. A code is used once: the first who types it may read, encrypted, until the time is \
+Prints a code for each person, and what the person types: with the address, which always works, and without it, for those on the same network, \
+to whom the share is announced (nfsw find lists what they see). A code is used once: the first who types it may read, encrypted, until the time is \
 over; the same person's later commands need the same code. Three wrong guesses replace a code. Files are read-only, and nothing outside DIR can \
 be reached. Ctrl-C ends the share for all. If nfsw share is killed, the same command resumes it, until its time.
 
@@ -35,9 +36,15 @@ pub(crate) struct ShareArgs {
     /// Share with a person, who gets a code, and only SUBDIR of DIR if it is given; repeat it for several.
     #[arg(long, value_name = "NAME[=SUBDIR]", conflicts_with_all = CHANGES)]
     pub(crate) to: Vec<String>,
-    /// What those who have a code see as the name of the share [default: the name of DIR].
+    /// What the share is called [default: the name of DIR for those who have a code, user and host for those who look for shares].
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
+    /// Announce the share to people nearby on this network interface, and not on all that lead to some; repeat it for several.
+    #[arg(long, value_name = "NAME", conflicts_with_all = CHANGES)]
+    pub(crate) interface: Vec<String>,
+    /// Do not announce the share: only its address leads to it.
+    #[arg(long, conflicts_with_all = CHANGES, conflicts_with = "interface")]
+    pub(crate) no_announce: bool,
     /// Address and port to listen on; port 0 takes any free one [default: 0.0.0.0:7049, or where it was before it was killed].
     #[arg(long, value_name = "ADDR:PORT", value_parser = units::parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
@@ -67,6 +74,30 @@ pub(crate) struct ShareArgs {
         value_parser = units::parse_listen
     )]
     pub(crate) web: Option<SocketAddr>,
+}
+
+/// `nfsw find`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Lists shares that are announced on this network (multicast DNS), and those that were used here before and still answer where they were. A line \
+has what the sharer calls it, four digits of its key, its addresses, when it began, the numbers of codes that nobody has used yet, and how it was \
+found. Whoever has one of these codes types it without the address: nfsw ls 7-velvet-cactus:/
+
+Anybody on the network can announce anything: that a share is listed says nothing about whose it is.
+
+Examples:
+  nfsw find
+  nfsw find --for 10s --interface wlan0")]
+pub(crate) struct FindArgs {
+    /// How long to look.
+    #[arg(long = "for", value_name = "TIME", default_value = "2500ms", value_parser = units::parse_duration)]
+    pub(crate) time: Duration,
+    /// Look on this network interface, and not on all that lead to people nearby; repeat it for several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+    /// Print one JSON object per line; the last one sums up the run (nfsw man json).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options that are for a share that runs.

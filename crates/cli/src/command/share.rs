@@ -1,5 +1,6 @@
 //! `nfsw share`: a directory for people nearby who have a code, until a time.
 
+mod announce;
 mod control;
 mod kept;
 mod people;
@@ -15,16 +16,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nfs_share::{Identity, Share, Sharer};
+use nfs_share::{Identity, Interfaces, Share, Sharer};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::{
+    announce::Announced,
     control::Question,
     kept::{Kept, Run},
     people::{People, Person, clock_time},
     sleep::Sleep,
     web::Web,
 };
+use super::find::interfaces;
 use crate::{
     args::{OutputArgs, ShareArgs},
     error::{io_text, local, show},
@@ -101,21 +104,25 @@ async fn share(
     let (share, events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await
         .map_err(|error| cannot_listen(listen, &error))?;
+    let reached_at = |bound| addresses(bound, &interfaces(&arguments.interface));
     let web = match arguments.web {
-        Some(listen) => Some(Web::bind(listen, &title, &identity, addresses).await?),
+        Some(listen) => Some(Web::bind(listen, &title, &identity, reached_at).await?),
         None => None,
     };
-    let reachable = addresses(share.local_addr());
-    let people = People::admit(share, web, (directory, reachable), typed, before, until)?;
+    let reachable = reached_at(share.local_addr());
+    let mut people = People::admit(share, web, (directory, reachable), typed, before, until)?;
+    let place = (identity.public(), people.share.local_addr());
+    let announced = Announced::start(arguments, place, people.codes(), reporter).await?;
+    people.is_found = announced.is_sent;
     let until = clock_time(people.until().unwrap_or(until));
     let said = format!("sharing {} until {until}, read-only; Ctrl-C ends it\n", show(directory));
     reporter.print((said + &people.invitations()).as_bytes())?;
     let questions = questions(directory, reporter);
-    let mut running = Running { people, title, identity, kept, reporter, used: now };
+    let mut running = Running { people, announced, title, identity, kept, reporter, used: now };
     running.keep();
     let exit = running.until_its_end(arguments, ended, events, questions).await?;
     let said = running.people.totals();
-    running.people.end().await;
+    tokio::join!(running.announced.end(), running.people.end());
     if let Some(kept) = kept {
         kept.remove();
     }
@@ -126,6 +133,7 @@ async fn share(
 /// A share that runs.
 struct Running<'a> {
     people: People<'a>,
+    announced: Announced,
     title: String,
     identity: Identity,
     kept: Option<&'a Kept>,
@@ -213,8 +221,9 @@ impl Running<'_> {
         format!("{}{until}\n{}", show(self.people.directory()), self.people.lines())
     }
 
-    /// Keeps what the same command resumes.
-    fn keep(&self) {
+    /// Keeps what the same command resumes, and tells others which codes there are.
+    fn keep(&mut self) {
+        self.announced.set_codes(self.people.codes());
         if self.people.until().is_none() {
             return;
         }
@@ -247,13 +256,15 @@ fn warn_not_kept(reporter: &Reporter, error: &std::io::Error) {
     reporter.warning(format_args!("warning: if this is killed, it cannot be resumed: {why}"));
 }
 
-/// Returns the addresses that others may reach: the one given, or that of each way out.
-fn addresses(bound: SocketAddr) -> Vec<SocketAddr> {
+/// Returns the addresses that others may reach: the one given, or that of each way out and of each network with people nearby, which may lead
+/// no further.
+fn addresses(bound: SocketAddr, interfaces: &Interfaces) -> Vec<SocketAddr> {
     if !bound.ip().is_unspecified() {
         return vec![bound];
     }
     // Nothing is sent: the system only chooses where it would leave for another network, and for those that homes have.
-    let mut found = BTreeSet::new();
+    let nearby = interfaces.addresses().unwrap_or_default();
+    let mut found: BTreeSet<IpAddr> = nearby.into_iter().filter(IpAddr::is_ipv4).collect();
     for to in ["192.0.2.1:9", "192.168.255.254:9", "10.255.255.254:9", "172.31.255.254:9"] {
         let local = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
             socket.connect(to)?;

@@ -319,11 +319,9 @@ pub(super) const COMMANDS: &[(&[&str], &str)] = &[
         "nfsw cp copies files, with -r directories.",
     ),
     (&["rsync", "mirror", "backup"], "nfsw sync SRC DST makes the contents of DST those of SRC."),
-    (
-        &["showmount", "list", "shares"],
-        "nfsw exports HOST lists what a server offers, nfsw ls HOST:/PATH a directory.",
-    ),
-    (&["dir", "ll", "tree", "find", "du"], "nfsw ls -l lists a directory, with -R all that is below it."),
+    (&["showmount", "list"], "nfsw exports HOST lists what a server offers, nfsw ls HOST:/PATH a directory."),
+    (&["discover", "browse", "shares", "receive"], "nfsw find lists what people nearby share."),
+    (&["dir", "ll", "tree", "du"], "nfsw ls -l lists a directory, with -R all that is below it."),
     (&["delete", "del", "unlink", "rmdir", "purge"], "nfsw rm removes files, with -r directories."),
     (&["rename", "move"], "nfsw mv moves and renames."),
     (

@@ -2,7 +2,7 @@
 
 use super::{
     Boolean, Event, Field, Integer, IntegerOrNull, List, MaybeBoolean, MaybeInteger, MaybeList, MaybeName,
-    MaybeText, Name, Number, Object, Text, TextOrNull, Time,
+    MaybeText, MaybeTime, Name, Number, Object, Text, TextOrNull, Time,
 };
 
 const DRY_RUN: Field = Field("dry_run", MaybeBoolean, "with `--dry-run`: nothing was done");
@@ -412,6 +412,23 @@ pub(super) const EVENTS: &[Event] = &[
             Field("address", Text, "address and port"),
             Field("url", Text, "the URL for clients, without the final slash"),
             Field("read_only", Boolean, "whether every change is refused"),
+        ],
+    },
+    Event {
+        name: "share",
+        commands: "find",
+        meaning: "A share that was found. What it says of itself is what a stranger says.",
+        fields: &[
+            Field("name", Text, "what the sharer calls it"),
+            Field("key", Text, "the beginning of its public key, in 16 hexadecimal digits"),
+            Field("addresses", List, "addresses with ports"),
+            Field("codes", List, "numbers of the codes that nobody has used yet"),
+            Field("since", MaybeTime, "when it began; missing for one that is not announced"),
+            Field(
+                "found",
+                List,
+                "how it was found: `mdns` (it is announced), `known` (it was used here, and answers)",
+            ),
         ],
     },
     Event {

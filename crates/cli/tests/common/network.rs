@@ -1,4 +1,4 @@
-//! Two machines and a cable: network namespaces that end with this, and leave nothing behind.
+//! Machines with a cable or a switch between them: network namespaces that end with this, and leave nothing behind.
 
 #![allow(dead_code, reason = "every test program uses its own part")]
 
@@ -23,7 +23,7 @@ pub(crate) struct Network {
 }
 
 impl Machine {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let root = rustix::process::geteuid().is_root();
         assert!(root, "these tests make networks, which needs root: run them as root, as CI does");
         let mut process = Command::new("setpriv")
@@ -36,6 +36,11 @@ impl Machine {
         let line = first_line(&mut process);
         assert_eq!(line, "ready\n", "a network cannot be made: are NET_ADMIN and SYS_ADMIN missing?");
         Self { process }
+    }
+
+    /// Names its namespaces.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Prepares a program to run on this machine.
@@ -56,6 +61,30 @@ impl Machine {
     pub(crate) fn run(&self, script: &str) {
         let output = self.command("sh").args(["-ec", script]).output().unwrap();
         assert!(output.status.success(), "{script}: {}", stderr(&output));
+    }
+}
+
+/// Machines at one switch, without a router: the n-th has the address 10.9.0.n on `eth0`.
+pub(crate) struct Neighbours {
+    pub(crate) machines: Vec<Machine>,
+    _switch: Machine,
+}
+
+impl Neighbours {
+    pub(crate) fn start(count: usize) -> Self {
+        let switch = Machine::start();
+        switch.run("ip link add switch type bridge mcast_snooping 0 && ip link set switch up");
+        let machine = |number: usize| {
+            let machine = Machine::start();
+            switch.run(&format!(
+                "ip link add port{number} type veth peer name eth0 netns {}
+                 ip link set port{number} master switch up",
+                machine.id()
+            ));
+            machine.run(&format!("ip addr add 10.9.0.{number}/24 dev eth0 && ip link set eth0 up"));
+            machine
+        };
+        Self { machines: (1..=count).map(machine).collect(), _switch: switch }
     }
 }
 

@@ -7,6 +7,9 @@ mod control;
 #[path = "../common/mounted.rs"]
 mod mounted;
 mod mounts;
+mod nearby;
+#[path = "../common/network.rs"]
+mod network;
 #[path = "../common/terminal.rs"]
 mod terminal;
 mod web;
@@ -35,7 +38,13 @@ impl Shared {
     fn start(directory: &Path, state: &Path, options: &[&str]) -> Self {
         let mut command = command(["share"]);
         command.arg(directory).args(["--listen", "127.0.0.1:0"]).args(options);
-        let mut process = command.envs(at(state)).stdout(Stdio::piped()).spawn().unwrap();
+        command.envs(at(state));
+        Self::spawn(command, options)
+    }
+
+    /// Starts what such a command line says, with these options.
+    fn spawn(mut command: Command, options: &[&str]) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (output, saying) = (BufReader::new(process.stdout.take().unwrap()), Arc::clone(&said));
         thread::spawn(move || {

@@ -184,9 +184,12 @@ fn a_share_is_a_server_that_a_code_and_an_address_name() {
         ("12-Zoo-zone@[fe80::1%eth0]:7049:/", "12-Zoo-zone@[fe80::1%eth0]:7049", "/"),
         ("@192.168.1.5:7049:/trip", "@192.168.1.5:7049", "/trip"),
         ("@laptop:/", "@laptop", "/"),
+        ("@:/trip", "@", "/trip"),
+        ("7-velvet-cactus:/trip", "7-velvet-cactus", "/trip"),
     ] {
         let remote = remote(text);
         assert_eq!((&*remote.host, &remote.path[..]), (host, path.as_bytes()));
+        assert_eq!(remote.share(), host.split_once('@').or(Some((host, ""))));
         assert_eq!(remote.to_string(), text);
         assert_eq!(&*Remote::parse_host(OsStr::new(host)).unwrap().host, host);
         assert_eq!(self::remote(remote.shell_word().trim_matches('\'')), remote);
@@ -194,6 +197,19 @@ fn a_share_is_a_server_that_a_code_and_an_address_name() {
     // A user, and no code.
     assert_eq!(&*remote("me@nas:/x").host, "nas");
     assert_eq!(&*remote("7-me@nas:/x").host, "nas");
+    // Servers, whatever they are called.
+    for text in [
+        "nas:/x",
+        "10-0-0-1:/x",
+        "7-velvet-cactus.lan:/x",
+        "nfs://7-velvet-cactus/x",
+        "nfs://7-velvet-cactus:2049/x",
+    ] {
+        let remote = remote(text);
+        assert_eq!((remote.share(), remote.join(b"y").share()), (None, None), "{text}");
+        assert_eq!(remote.to_string(), text);
+        assert_eq!(self::remote(&remote.shell_word()), remote);
+    }
 }
 
 #[test]

@@ -35,13 +35,13 @@ impl Uniform {
             return Ok(None);
         }
         let target = arguments.target();
-        if !target.host.contains('@') || target.path != b"/" || arguments.offline {
+        if shares::parts(target).is_none() || target.path != b"/" || arguments.offline {
             return Err(Failure::usage(
                 "DIR is missing: only a whole share that can be reached has a place of its own, ~/nfsw/NAME",
             ));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let meeting = async { tokio::time::timeout(REACH, shares::meet(&target.host)).await };
+        let meeting = async { tokio::time::timeout(REACH, shares::meet(target)).await };
         let Ok(met) = runtime.block_on(meeting) else {
             return Err(Error::ConnectTimeout { host: target.server(), elapsed: REACH }.into());
         };

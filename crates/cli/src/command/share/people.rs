@@ -57,6 +57,8 @@ pub(super) struct People<'a> {
     directory: &'a Path,
     /// Where the share can be reached.
     addresses: Vec<SocketAddr>,
+    /// It is announced: those on the same network need no address.
+    pub(super) is_found: bool,
     listed: Vec<Listed>,
 }
 
@@ -142,7 +144,7 @@ impl<'a> People<'a> {
         before: Vec<Known>,
         until: Instant,
     ) -> anyhow::Result<Self> {
-        let mut people = Self { share, web, directory, addresses, listed: Vec::new() };
+        let mut people = Self { share, web, directory, addresses, is_found: false, listed: Vec::new() };
         let (mut ids, mut allowed) = (BTreeMap::new(), Vec::new());
         // First, so that their codes are not given to others.
         for Known { person, origin, member } in before {
@@ -217,6 +219,14 @@ impl<'a> People<'a> {
 
     fn member(&self, listed: &Listed) -> Option<Member> {
         self.share.member(listed.id?)
+    }
+
+    /// Returns the numbers of the codes that nobody has used yet; they are no secret.
+    pub(super) fn codes(&self) -> Vec<u16> {
+        let mut codes: Vec<u16> =
+            self.share.members().iter().filter_map(|member| Some(member.code.as_ref()?.number())).collect();
+        codes.sort_unstable();
+        codes
     }
 
     /// Returns until when the last of them may read.
@@ -302,6 +312,9 @@ impl<'a> People<'a> {
                 for address in &self.addresses {
                     let _ =
                         writeln!(said, "  nfsw ls -l {code}@{address}:/\n  nfsw cp -r {code}@{address}:/ .");
+                }
+                if self.is_found {
+                    let _ = writeln!(said, "  or, on this network:\n  nfsw cp -r {code}:/ .");
                 }
                 said
             }

@@ -1,0 +1,92 @@
+//! What leads back to the shares that were used here, where only this user reads: the system forgets it when the user is logged out.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nfs_share::{Code, Identity, Joined, Membership};
+use serde_json::{Value, json};
+
+use crate::local::{Own, read_private};
+
+/// Bytes of a file's name.
+const NAME_LENGTH: usize = 32;
+
+/// Bytes of a file, at most: the membership, and what was said of the share.
+const MAX_BYTES: usize = Membership::BYTES + 1024;
+
+/// What is kept of one share.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) membership: Membership,
+    /// Where it was last.
+    pub(crate) address: Option<SocketAddr>,
+    /// Until when it lets this member in, as it said last.
+    until: Option<SystemTime>,
+}
+
+impl Kept {
+    /// Returns what is kept in a file.
+    pub(crate) fn load(file: &str) -> Option<Self> {
+        let bytes = read_private(&place()?.path().join(file), MAX_BYTES as u64).ok()?;
+        let (membership, rest) = bytes.split_first_chunk::<{ Membership::BYTES }>()?;
+        let said: Value = serde_json::from_slice(rest).unwrap_or_default();
+        let until = said["until"].as_u64().and_then(|it| UNIX_EPOCH.checked_add(Duration::from_secs(it)));
+        let address = said["address"].as_str().and_then(|address| address.parse().ok());
+        Some(Self { membership: Membership::from_bytes(membership), address, until })
+    }
+
+    /// Returns the names of the files of all shares whose time is not over, and what is in them.
+    pub(crate) fn all() -> Vec<(String, Self)> {
+        let entries =
+            place().and_then(|place| fs::read_dir(place.path()).ok()).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let now = SystemTime::now();
+        let kept = names.filter(|name| name.len() == NAME_LENGTH).filter_map(|name| {
+            let kept = Self::load(&name)?;
+            kept.until.is_none_or(|until| now < until).then_some((name, kept))
+        });
+        kept.collect()
+    }
+}
+
+/// Where memberships are kept.
+fn place() -> Option<Own> {
+    Own::directory("XDG_RUNTIME_DIR", ".local/state", "shares")
+}
+
+/// Codes are short: their hash hides them from who looks over a shoulder, and from nobody else.
+pub(super) fn file_name(code: &Code) -> String {
+    blake3::hash(code.to_string().as_bytes()).to_hex()[..NAME_LENGTH].to_owned()
+}
+
+/// Returns the keys of a new member. They are kept before the code is shown, as it is used up for all who have others: an earlier command with
+/// the same code may have ended before it was let in.
+pub(super) fn identity(file: &str) -> Identity {
+    let kept = place().and_then(|place| read_private(&place.path().join(file), MAX_BYTES as u64).ok());
+    match kept.as_deref().unwrap_or_default().try_into() {
+        Ok(bytes) => Identity::from_bytes(bytes),
+        Err(_) => {
+            let identity = Identity::draw();
+            let _ = replace(file, &identity.to_bytes()[..]);
+            identity
+        }
+    }
+}
+
+fn replace(file: &str, bytes: &[u8]) -> Option<()> {
+    place()?.open().ok()?.replace(file.as_bytes(), bytes).ok()
+}
+
+/// Keeps what leads back to a share, and where it is.
+pub(crate) fn keep(file: &str, joined: &Joined, address: SocketAddr) {
+    let until = SystemTime::now().checked_add(joined.remaining);
+    let until = until.and_then(|until| Some(until.duration_since(UNIX_EPOCH).ok()?.as_secs()));
+    let said = json!({ "address": address.to_string(), "until": until }).to_string();
+    let bytes = [&joined.membership.to_bytes()[..], said.as_bytes()].concat();
+    if replace(file, &bytes).is_none() {
+        eprintln!("nfsw: warning: this code is used up: what leads back to the share cannot be kept here");
+    }
+}
