@@ -17,6 +17,7 @@ mod written;
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
+    collections::BTreeMap,
     fmt::Display,
     rc::Rc,
     time::Duration,
@@ -84,6 +85,8 @@ pub struct Options {
     pub dry_run: bool,
     /// Which files are taken.
     pub filter: Filter,
+    /// What of directories is to be copied and how much deleted, where the user has seen that before.
+    pub accepted: Option<Accepted>,
     /// What makes it a sync, if it is one.
     pub sync: Option<Sync>,
     /// Which part of the files is copied, if others copy the rest; with [`Sync::delete`] that is an error. Several runs that differ in
@@ -97,6 +100,22 @@ pub struct Options {
     pub rate_limit: Option<u64>,
     /// Where it is kept what an interrupted run has copied.
     pub state: StateHome,
+}
+
+/// What a dry run has told, and its user has accepted: nothing else is copied or deleted, whatever the source becomes meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Accepted {
+    /// Files and links by their paths below SRC, with their bytes.
+    pub files: BTreeMap<Vec<u8>, u64>,
+    /// Files and directories that are deleted, at most.
+    pub deleted: u64,
+}
+
+impl Accepted {
+    /// Whether a file may be copied.
+    fn has(&self, path: &[u8], node: &Node) -> bool {
+        self.files.get(path).is_some_and(|&bytes| node.attributes.size <= bytes)
+    }
 }
 
 /// Which files that are there may be replaced.
@@ -292,6 +311,7 @@ impl Options {
             verify: false,
             dry_run: false,
             filter: Filter::default(),
+            accepted: None,
             sync: None,
             shard: None,
             jobs: JOBS,

@@ -216,9 +216,15 @@ impl Inner {
             // The code is shown once more, and no further time: that is a guess.
             shown = None;
             let again = Greeting::Code(code, membership.identity.clone());
+            let sharer = membership.sharer;
             self.state().greeting = Greeting::Known(membership, None);
             (result, answered) = self.ask(&again, Some(answered)).await?;
-            result = result.map_err(|_| Refusal::Unknown);
+            // Another share with the same code is not the one that is known.
+            let is_known = |joined: Joined| match joined.membership.sharer == sharer {
+                true => Ok(joined),
+                false => Err(Refusal::Unknown),
+            };
+            result = result.map_err(|_| Refusal::Unknown).and_then(is_known);
         }
         let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
         (self.joined)(&joined, answered);

@@ -77,6 +77,9 @@ const AGAIN: [Duration; 5] = [
     Duration::from_millis(900),
 ];
 
+/// How long a code that is used up is still good for who has used it: commands that were begun at the same time.
+const SPENT: Duration = Duration::from_secs(10);
+
 /// How long a cookie is valid, at least.
 const COOKIE_TIME: Duration = Duration::from_secs(30);
 
@@ -144,6 +147,8 @@ struct Held {
     member: Member,
     has_ended: bool,
     wrong_guesses: u32,
+    /// When its code is spent.
+    spent: Option<Instant>,
     /// The proof that made it a member, and the answer, which may be lost.
     welcome: Option<(GreetingId, Vec<u8>)>,
     /// How it came back.
@@ -211,8 +216,14 @@ impl Sharer {
         if is_taken {
             member.code = Some(self.draw_code());
         }
-        let held =
-            Held { member, has_ended: false, wrong_guesses: 0, welcome: None, returns: Answered::default() };
+        let held = Held {
+            member,
+            has_ended: false,
+            wrong_guesses: 0,
+            spent: None,
+            welcome: None,
+            returns: Answered::default(),
+        };
         self.members.insert(held.member.id, held);
     }
 
@@ -278,8 +289,8 @@ impl Sharer {
         let validated = live.welcomed.take_if(|_| is_message);
         let call = Call { member: live.member, session: Arc::clone(&live.session), validated };
         if !was_used && let Some(held) = self.members.get_mut(&call.member) {
-            // It has arrived who the member is: the code is spent.
-            held.member.code = None;
+            // It has arrived who the member is: soon the code is spent.
+            held.spent.get_or_insert(now + SPENT);
             held.returns.settle(live.greeting);
         }
         is_message.then_some(call)
@@ -290,6 +301,11 @@ impl Sharer {
         let is_over = |held: &&Held| !held.has_ended && held.member.until <= now;
         let over: Vec<_> = self.members.values().filter(is_over).map(|held| held.member.id).collect();
         over.into_iter().for_each(|id| _ = self.end(id, now));
+        for held in self.members.values_mut() {
+            if held.spent.take_if(|spent| *spent <= now).is_some() {
+                held.member.code = None;
+            }
+        }
         while self.late.front().is_some_and(|(due, _)| *due <= now) {
             self.transmits.extend(self.late.pop_front().map(|(_, transmit)| transmit));
         }
@@ -543,18 +559,15 @@ impl Sharer {
         if self.late.len() < MAX_LATE {
             self.late.push_back((now + LATE, refusal));
         }
-        let Some(held) = self.members.get_mut(&id) else { return };
+        // A code that somebody has used helps nobody else.
+        let Some(held) = self.members.get_mut(&id).filter(|held| held.member.key.is_none()) else { return };
         held.wrong_guesses += 1;
         if held.wrong_guesses < MAX_WRONG_GUESSES {
             return;
         }
         held.wrong_guesses = 0;
-        held.member.code = None;
-        if held.member.key.is_some() {
-            // Who has used it has another way in.
-            return;
-        }
         held.member.withdrawn += 1;
+        held.member.code = None;
         if held.member.withdrawn < MAX_WITHDRAWN {
             let code = self.draw_code();
             self.members.entry(id).and_modify(|held| held.member.code = Some(code));

@@ -168,6 +168,29 @@ async fn who_is_not_known_any_more_shows_the_code_again() {
     assert!(matches!(events.recv().await, Some(Event::Joined(joined, _)) if joined == id));
 }
 
+/// Another share has the same code, by chance or not, and is where the one was that is known.
+#[tokio::test]
+async fn a_code_that_is_shown_again_leads_to_the_same_share_alone() {
+    let folder = folder();
+    let start = async || {
+        let sharer = Sharer::new(Identity::draw(), "photos", Instant::now());
+        Share::bind("127.0.0.1:0".parse().unwrap(), sharer).await.unwrap()
+    };
+    let (share, _events) = start().await;
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let (members, code) = (share.members(), code(&share, id));
+    let (_, kept) = connect(share.local_addr(), code.clone()).await.unwrap();
+    let (other, _events) = start().await;
+    for member in members {
+        other.restore(member, files(folder.path()));
+    }
+    let membership = kept.lock().unwrap().clone().unwrap();
+    let (config, kept) = channel([other.local_addr()], Greeting::Known(membership, Some(code)));
+    let error = timeout(30 * SECOND, Client::connect("", b"/", config)).await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("does not know this machine"), "{error}");
+    assert!(kept.lock().unwrap().is_none(), "nothing of the other one is kept");
+}
+
 #[tokio::test]
 async fn of_several_addresses_the_one_that_answers_is_used() {
     let (folder, (share, _events)) = (folder(), share().await);

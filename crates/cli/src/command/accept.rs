@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     fmt::Write as _,
     io::{self, BufRead, IsTerminal},
     time::Duration,
@@ -10,7 +11,7 @@ use std::{
 use nfs_files::{Context, Events};
 
 use crate::{
-    copy::{self, Options},
+    copy::{self, Accepted, Options},
     error::Result,
     event::{Event, What},
     exit::{Exit, Failure},
@@ -27,16 +28,18 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Shows what a copy from a share brings, and asks on a terminal whether it is wanted. `copy` is the copy that is to be made, as a dry run.
 ///
+/// Returns what was shown: nothing else is to come, whatever the sharer changes meanwhile.
+///
 /// # Errors
-/// Whatever keeps the dry run from its end; and a quiet one where it is not wanted.
-pub(super) async fn accept(copy: &Options, context: Context<'_>) -> anyhow::Result<()> {
+/// Whatever keeps the dry run from its end; and one where it is not wanted.
+pub(super) async fn accept(copy: &Options, context: Context<'_>) -> anyhow::Result<Accepted> {
     let preview = Preview::default();
     copy::run(copy, Context { events: &preview, ..context }).await?;
     let activity = context.servers.activity();
     activity.plan_again();
     let shown = preview.0.into_inner();
-    if shown.files == 0 {
-        return Ok(());
+    if shown.files == 0 && shown.deleted == 0 {
+        return Ok(shown.accepted());
     }
     eprint!("{}", shown.text());
     let mut answer = tokio::task::spawn_blocking(|| {
@@ -52,7 +55,7 @@ pub(super) async fn accept(copy: &Options, context: Context<'_>) -> anyhow::Resu
     };
     // The end of the input is no answer.
     match answer.as_str() {
-        "\n" | "y\n" | "Y\n" | "yes\n" => Ok(()),
+        "\n" | "y\n" | "Y\n" | "yes\n" => Ok(shown.accepted()),
         _ => Err(Failure::with(Exit::Interrupted, "nothing was copied".to_owned())),
     }
 }
@@ -78,7 +81,9 @@ struct Shown {
     files: usize,
     hidden: usize,
     bytes: u64,
-    deleted: usize,
+    deleted: u64,
+    /// All of them, with their bytes.
+    all: BTreeMap<Vec<u8>, u64>,
 }
 
 impl Events for Preview {
@@ -99,6 +104,7 @@ impl Events for Preview {
 
 impl Shown {
     fn add(&mut self, path: &[u8], what: What, bytes: u64) {
+        self.all.insert(path.to_vec(), bytes);
         self.files += 1;
         let is_hidden = path.split(|&byte| byte == b'/').any(|name| name.starts_with(b".") && name != b".");
         self.hidden += usize::from(is_hidden);
@@ -112,8 +118,12 @@ impl Shown {
         }
     }
 
+    fn accepted(self) -> Accepted {
+        Accepted { files: self.all, deleted: self.deleted }
+    }
+
     fn text(&self) -> String {
-        let Self { lines, files, hidden, bytes, deleted } = self;
+        let Self { lines, files, hidden, bytes, deleted, .. } = self;
         let mut text = lines.clone();
         if let more @ 1.. = files.saturating_sub(MAX_SHOWN) {
             let _ = writeln!(text, "            and {more} more");

@@ -19,7 +19,7 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         .with_verbosity(arguments.verbose, arguments.quiet);
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     let exit = process.run(async |context, reporter| {
-        let copy = check(&arguments)?;
+        let mut copy = check(&arguments)?;
         if copy.destination == Target::Standard && reporter.json() {
             return Err(Failure::usage("--json and a file on standard output exclude each other"));
         }
@@ -33,7 +33,8 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
         if !arguments.yes && !copy.dry_run && accept::asks(&copy) {
-            accept::accept(&Options { dry_run: true, ..check(&arguments)? }, context).await?;
+            let planned = Options { dry_run: true, ..check(&arguments)? };
+            copy.accepted = Some(accept::accept(&planned, context).await?);
         }
         if !arguments.quiet
             && !copy.dry_run

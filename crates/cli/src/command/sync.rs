@@ -19,7 +19,7 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
         .with_verbosity(arguments.verbose, arguments.quiet);
     let process = if arguments.dry_run { process } else { process.that_changes(arguments.verbose) };
     process.run(async |context, reporter| {
-        let copy = check(&arguments)?;
+        let mut copy = check(&arguments)?;
         if let Some(path) = &arguments.log_file {
             reporter.log_to(Log::open(path)?);
         }
@@ -30,7 +30,8 @@ pub(super) fn execute(arguments: SyncArgs) -> Exit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
         if !arguments.yes && !copy.dry_run && accept::asks(&copy) {
-            accept::accept(&Options { dry_run: true, ..check(&arguments)? }, context).await?;
+            let planned = Options { dry_run: true, ..check(&arguments)? };
+            copy.accepted = Some(accept::accept(&planned, context).await?);
         }
         if !arguments.quiet
             && !copy.dry_run

@@ -1,9 +1,11 @@
 //! What leads back to the shares that were used here, where only this user reads: the system forgets it when the user is logged out.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io,
     net::SocketAddr,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    thread::sleep,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use nfs_share::{Code, Identity, Joined, Membership};
@@ -13,6 +15,9 @@ use crate::local::{Own, read_private};
 
 /// Bytes of a file's name.
 const NAME_LENGTH: usize = 32;
+
+/// How long a command waits for another one that draws keys.
+const LOCKED: Duration = Duration::from_secs(1);
 
 /// Bytes of a file, at most: the membership, and what was said of the share.
 const MAX_BYTES: usize = Membership::BYTES + 1024;
@@ -65,6 +70,8 @@ pub(super) fn file_name(code: &Code) -> String {
 /// Returns the keys of a new member. They are kept before the code is shown, as it is used up for all who have others: an earlier command with
 /// the same code may have ended before it was let in.
 pub(super) fn identity(file: &str) -> Identity {
+    // Commands that begin at once are one member.
+    let _lock = lock(file);
     let kept = place().and_then(|place| read_private(&place.path().join(file), MAX_BYTES as u64).ok());
     match kept.as_deref().unwrap_or_default().try_into() {
         Ok(bytes) => Identity::from_bytes(bytes),
@@ -72,6 +79,20 @@ pub(super) fn identity(file: &str) -> Identity {
             let identity = Identity::draw();
             let _ = replace(file, &identity.to_bytes()[..]);
             identity
+        }
+    }
+}
+
+/// Keeps other commands out, for as long as they wait; what keeps from that is no reason not to join.
+fn lock(file: &str) -> Option<File> {
+    let place = place()?.open().ok()?;
+    let end = Instant::now() + LOCKED;
+    loop {
+        match place.lock(file.as_bytes(), 0o600) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
+                sleep(LOCKED / 100)
+            }
+            locked => return locked.ok(),
         }
     }
 }

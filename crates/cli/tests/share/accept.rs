@@ -3,6 +3,7 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{PermissionsExt, symlink},
+    process::Stdio,
 };
 
 use crate::{
@@ -53,6 +54,57 @@ fn what_comes_is_shown_on_a_terminal_before_anything_is_written() {
         });
         let (status, screen) = terminal.finish();
         assert_eq!((status, screen.contains("Copy?")), (Some(0), false), "{screen}");
+    }
+}
+
+#[test]
+fn what_the_sharer_changes_after_it_was_shown_does_not_come() {
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    let shared = Shared::start(photos.path(), state.path(), &[]);
+    let source = format!("{}:/", shared.place(""));
+    let got = receiver.0.path().join("got");
+    let changed = |arguments: &[&str], change: &dyn Fn()| {
+        let mut terminal = Terminal::start(100, program(), |command| {
+            command.args(arguments).envs(at(receiver.0.path())).current_dir(receiver.0.path());
+        });
+        terminal.wait_for("Copy? [Y/n] ");
+        change();
+        terminal.write("y\n");
+        terminal.finish()
+    };
+    let (status, screen) = changed(&["cp", "-rp", "-T", &source, "got"], &|| {
+        fs::write(photos.path().join(".bashrc"), "run me").unwrap();
+        fs::write(photos.path().join("trip/file"), vec![0; 300_000]).unwrap();
+    });
+    assert_eq!(status, Some(1), "{screen}");
+    assert!(screen.contains("is not as it was shown before"), "{screen}");
+    assert!(!got.join(".bashrc").exists() && !got.join("trip/file").exists());
+    assert_eq!(fs::read(got.join("documents/file")).unwrap().len(), 200_000);
+    // Neither is anything deleted that was not shown; and what only deletes is shown, too.
+    receiver.ok(&["sync", &source, "got"]);
+    fs::write(got.join("own"), "").unwrap();
+    let (status, screen) = changed(&["sync", "--delete", &source, "got"], &|| {
+        fs::remove_file(photos.path().join("documents/file")).unwrap();
+    });
+    assert_eq!(status, Some(1), "{screen}");
+    assert!(screen.contains("1 here would be deleted"), "{screen}");
+    assert!(screen.contains("2, and 1 were shown"), "{screen}");
+    assert!(got.join("own").exists() && got.join("documents/file").exists());
+}
+
+#[test]
+fn commands_that_begin_at_once_are_one_member() {
+    let (photos, state, receiver) = (photos(), tempfile::tempdir().unwrap(), Receiver::new());
+    let shared = Shared::start(photos.path(), state.path(), &[]);
+    let source = format!("{}:/trip", shared.place(""));
+    let running: Vec<_> = (0..6)
+        .map(|_| {
+            receiver.command(&["ls", &source]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for process in running {
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
     }
 }
 

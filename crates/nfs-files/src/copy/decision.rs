@@ -6,6 +6,7 @@ use super::{
     Overwrite, Run,
     compare::Age,
     destination::{Place, Present, directory::Frame},
+    filter,
     source::{Attributes, Kind, Node},
     sync::Compare,
 };
@@ -169,14 +170,27 @@ impl Run<'_> {
     ) -> Result<Option<Change>> {
         let mut now = present.copied();
         for _ in 0..MOST_DECISIONS {
-            let Some(there) = &now else { return Ok(Some(Change::New)) };
-            if let Some(wanted) = self.wants_over(node, frame, name, there).await? {
-                return Ok(wanted);
+            let Some(there) = &now else { return self.accepted(node, frame, name, Change::New) };
+            match self.wants_over(node, frame, name, there).await? {
+                Some(Some(change)) => return self.accepted(node, frame, name, change),
+                Some(None) => return Ok(None),
+                None => {}
             }
             now = frame.place.look_up(self.context, name).await?;
         }
         let text = format!("{}: is changed or replaced all the time", frame.place.show(name));
         Err(Error::other(text))
+    }
+
+    /// Returns what is to be done, if the user has seen that it would be; what was not shown is reported.
+    fn accepted(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> Result<Option<Change>> {
+        let path = filter::below(frame.relative(), name);
+        if self.copy.accepted.as_ref().is_none_or(|accepted| accepted.has(&path, node)) {
+            return Ok(Some(change));
+        }
+        let text =
+            format!("{node}: is not as it was shown before: not copied; run it again to be shown all of it");
+        self.context.events.fail(Error::other(text)).map(|()| None)
     }
 
     /// As [`Run::wants`], of what was found `present`; `None` if something else is there now.

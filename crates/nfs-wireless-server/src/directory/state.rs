@@ -1,6 +1,13 @@
 //! What a directory of the host knows of its files, behind one lock.
 
-use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc};
+use std::{
+    collections::VecDeque,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use nfs_wire::{
     Status,
@@ -9,6 +16,7 @@ use nfs_wire::{
 use rustix::{
     fs::{Dir, Mode, OFlags, RawMode},
     io::Errno,
+    process::{Resource, getrlimit},
 };
 
 use super::{
@@ -40,6 +48,29 @@ struct OpenFile {
     node: NodeId,
     file: Arc<OwnedFd>,
     access: Access,
+}
+
+/// Files that all directories of this process keep open.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+impl OpenFile {
+    fn new(node: NodeId, file: OwnedFd, access: Access) -> Self {
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        Self { node, file: Arc::new(file), access }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns how many files all directories together may keep open: a quarter of what the process may open.
+fn most_kept() -> usize {
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
 /// A file that was found where the table says it is.
@@ -133,8 +164,18 @@ impl State {
         located.reference.reopen_directory().map_err(status)
     }
 
-    /// Opens a regular file, or finds it open already.
+    /// Opens a regular file, or finds it open already. Where there are no descriptors left, what is kept open is closed.
     pub(super) fn file(&mut self, node: NodeId, access: Access) -> Result<Arc<OwnedFd>, Status> {
+        match self.try_file(node, access) {
+            Err(Status::JUKEBOX) if !self.open_files.is_empty() => {
+                self.open_files.clear();
+                self.try_file(node, access)
+            }
+            found => found,
+        }
+    }
+
+    fn try_file(&mut self, node: NodeId, access: Access) -> Result<Arc<OwnedFd>, Status> {
         let open = self.open_files.iter().position(|open| {
             open.node == node && (open.access == Access::ReadWrite || access == Access::ReadOnly)
         });
@@ -181,7 +222,8 @@ impl State {
     pub(super) fn keep_open(&mut self, node: NodeId, file: OwnedFd, access: Access) {
         self.close(node);
         self.open_files.truncate(self.config.max_open_files.saturating_sub(1));
-        self.open_files.push_front(OpenFile { node, file: Arc::new(file), access });
+        while KEPT.load(Ordering::Relaxed) >= most_kept() && self.open_files.pop_back().is_some() {}
+        self.open_files.push_front(OpenFile::new(node, file, access));
     }
 
     pub(super) fn close(&mut self, node: NodeId) {
@@ -193,7 +235,7 @@ impl State {
         let is_removed = |open: &OpenFile| rustix::fs::fstat(&open.file).is_ok_and(|it| it.st_nlink == 0);
         let (removed, others): (Vec<_>, Vec<_>) = self.open_files.drain(..).partition(is_removed);
         self.open_files.extend(others);
-        removed.into_iter().map(|open| open.file).collect()
+        removed.iter().map(|open| Arc::clone(&open.file)).collect()
     }
 
     pub(super) fn find(

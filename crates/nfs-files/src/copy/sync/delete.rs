@@ -139,6 +139,11 @@ impl Run<'_> {
         doomed.retain(|it| !kept.contains(&(it.group, it.path.clone())) && !stays_in_the_way(it));
         self.leave_out_used(groups, &mut doomed).await?;
         let count = doomed.len() as u64;
+        if let Some(most) = self.copy.accepted.as_ref().map(|it| it.deleted).filter(|&most| count > most) {
+            return Err(refuse(&format!(
+                "--delete would delete {count}, and {most} were shown; run it again"
+            )));
+        }
         if let Some(most) = sync.options.max_delete.filter(|&most| count > most) {
             return Err(refuse(&format!("--delete would delete {count}, and --max-delete is {most}")));
         }
