@@ -4,6 +4,7 @@ use std::{
     fmt::Display,
     fs::File,
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
@@ -24,8 +25,9 @@ impl Log {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let file =
-            File::options().append(true).create(true).open(path).map_err(|error| local(path, &error))?;
+        // Names of files are nobody else's business, and codes of shares are not either.
+        let file = File::options().append(true).create(true).mode(0o600).open(path);
+        let file = file.map_err(|error| local(path, &error))?;
         Ok(Self { file, process: std::process::id() })
     }
 

@@ -94,9 +94,16 @@ pub fn untagged(name: &[u8]) -> &[u8] {
 
 /// Returns the name of the file that is written under a temporary name; `None` where that does not tell it.
 pub fn written_for(temporary_name: &[u8]) -> Option<&[u8]> {
-    let plain = untagged(temporary_name);
     // One of that length may have been shortened.
-    plain.strip_prefix(PREFIX)?.strip_suffix(PART).filter(|name| name.len() < room(PART))
+    user_of(temporary_name).filter(|_| untagged(temporary_name).ends_with(PART))
+}
+
+/// Returns the name of the file whose copy uses a name meanwhile; `None` where that does not tell it.
+pub fn user_of(name: &[u8]) -> Option<&[u8]> {
+    let plain = untagged(name).strip_prefix(PREFIX)?;
+    [PART, JOURNAL, LINK]
+        .iter()
+        .find_map(|suffix| plain.strip_suffix(*suffix).filter(|name| name.len() < room(suffix)))
 }
 
 /// Returns the tag of a temporary name.

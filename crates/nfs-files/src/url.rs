@@ -131,7 +131,15 @@ impl Target {
 impl Remote {
     /// Whether it is in a share of somebody else's (`CODE@HOST:PORT:/PATH`).
     pub fn is_in_share(&self) -> bool {
-        is_share(self.host.as_bytes())
+        self.share().is_some()
+    }
+
+    /// Returns it as others may read it: the code of a share is left out.
+    pub fn without_code(&self) -> Self {
+        match self.share() {
+            Some((_, place)) => Self { host: format!("@{place}").into(), ..self.clone() },
+            None => self.clone(),
+        }
     }
 
     /// Reads a command line argument that names a server and perhaps a path on it.

@@ -33,7 +33,8 @@ pub struct Mounted {
 /// What the system says against it; ordinary users need `fusermount3`, of the package fuse3.
 pub fn mount(mount: &Mount, point: &MountPoint) -> Result<Mounted> {
     let file_system = FileSystem(Arc::clone(mount.view()));
-    let source = OsString::from(format!("{SOURCE}{}", mount.options().source));
+    // Everybody reads the table of mounts.
+    let source = OsString::from(format!("{SOURCE}{}", mount.options().source.without_code()));
     let begin = || {
         let device = device::mount(&source, &point.path)?;
         let attached = Attached::new(&point.path);

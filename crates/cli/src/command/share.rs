@@ -91,7 +91,7 @@ async fn share(
 ) -> anyhow::Result<Exit> {
     let ended = ended();
     let now = Instant::now();
-    let until = now + arguments.lifetime;
+    let until = later(now, arguments.lifetime)?;
     let (identity, port, before) = match kept.and_then(|kept| kept.load(now)) {
         Some(Run { identity, port, people }) => (identity, port, people),
         None => (Identity::draw(), arguments.listen.map_or(PORT, |listen| listen.port()), Vec::new()),
@@ -199,7 +199,9 @@ impl Running<'_> {
         let said = match &question {
             Some(Question::List) => Ok(self.list()),
             Some(Question::Stop(whom)) => self.people.stop(whom),
-            Some(Question::Allow(whom, time)) => self.people.allow(whom, Instant::now() + *time),
+            Some(Question::Allow(whom, time)) => {
+                later(Instant::now(), *time).and_then(|until| self.people.allow(whom, until))
+            }
             Some(Question::Extend(time)) => Ok(self.people.extend(*time)),
             None => Err(Failure::usage("the share does not understand this")),
         };
@@ -233,6 +235,17 @@ impl Running<'_> {
             warn_not_kept(self.reporter, &error);
         }
     }
+}
+
+/// Returns when a time that begins then is over.
+///
+/// # Errors
+/// A usage error, if the clock does not go so far.
+fn later(now: Instant, time: Duration) -> anyhow::Result<Instant> {
+    /// A century: whatever is added to it, the clock goes so far.
+    const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+    let until = now.checked_add(time).filter(|_| time <= LONGEST);
+    until.ok_or_else(|| Failure::usage("--for: no share lasts for more than a century"))
 }
 
 /// Listens for those who want to know or change something.

@@ -1,15 +1,16 @@
 //! Sources whose size is not their length, that grow, that change, and that are no files: what is copied of them, and what is said.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::{Seek, SeekFrom, Write},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Output, Stdio},
     thread,
     time::{Duration, SystemTime},
 };
 
-use crate::common::{self, Server, command, noise, ok, stderr};
+use crate::common::{self, Server, command, noise, ok, stderr, until};
 
 /// Bytes of the files that change while they are copied.
 const SIZE: usize = 2 << 20;
@@ -185,4 +186,72 @@ fn what_changes_all_the_time_gets_no_name() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("changes faster than it can be copied"), "{said}");
     assert_eq!(common::names(server.root.path()), [""; 0], "{said}");
+}
+
+/// Something else has the name of what was listed, or nobody is to read it any more.
+#[test]
+fn what_is_read_has_its_own_rights_and_not_those_of_what_was_listed() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (local, far) = (here.path().join("tree"), server.path("tree"));
+    let url = server.url("/tree");
+    for (source, from, to, target) in [
+        (&local, local.to_str().unwrap(), &server.url("/up")[..], server.path("up")),
+        (&far, &url[..], here.path().join("down").to_str().unwrap(), here.path().join("down")),
+    ] {
+        for options in [&["-r"][..], &["-rp"]] {
+            fs::create_dir(source).unwrap();
+            fs::write(source.join("a"), noise(3_000_000)).unwrap();
+            for name in ["chmod", "replaced"] {
+                fs::write(source.join(name), "public").unwrap();
+                fs::set_permissions(source.join(name), Permissions::from_mode(0o755)).unwrap();
+            }
+            let secret = source.join("../secret");
+            fs::write(&secret, "SECRET").unwrap();
+            fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+            let mut copy = command(["cp", "-q", "-j1", "--bwlimit", "16Mbit"]);
+            let mut copy = copy.args(options).args([from, to]).spawn().unwrap();
+            until("the first file is being copied", || {
+                fs::read_dir(&target)
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|entry| entry.file_name())
+                    .any(|name| name.to_string_lossy().contains("nfsw-part"))
+            });
+            fs::rename(&secret, source.join("replaced")).unwrap();
+            fs::write(source.join("chmod"), "SECRET").unwrap();
+            fs::set_permissions(source.join("chmod"), Permissions::from_mode(0o600)).unwrap();
+            assert!(copy.wait().unwrap().success());
+            for name in ["chmod", "replaced"] {
+                let copied = target.join(name);
+                let mode = fs::metadata(&copied).unwrap().permissions().mode() & 0o777;
+                assert_eq!(
+                    (fs::read(&copied).unwrap(), mode),
+                    (b"SECRET".to_vec(), 0o600),
+                    "{from} {options:?} {name}"
+                );
+            }
+            fs::remove_dir_all(source).unwrap();
+            fs::remove_dir_all(&target).unwrap();
+        }
+    }
+}
+
+/// A directory of which not all is looked at at once.
+#[test]
+fn what_an_interrupted_copy_has_left_in_a_large_directory_is_told_by_the_file_beside_it() {
+    const FILES: usize = 33_000;
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    for number in 0..FILES {
+        File::create(here.path().join(format!("f{number:05}"))).unwrap();
+    }
+    for name in [".lonely.nfsw-part", ".f00001.nfsw-part"] {
+        fs::write(here.path().join(name), "x").unwrap();
+    }
+    let output =
+        command(["sync", "--dry-run", here.path().to_str().unwrap(), &server.url("/copy")]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("would create .lonely.nfsw-part") && !said.contains(".f00001.nfsw-part"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("would create f")).count(), FILES);
 }

@@ -575,6 +575,16 @@ pub(super) fn mode(copy: &Options, source: Attributes, present: Option<&Present>
     }
 }
 
+/// Returns the permissions of a copy of a source that has others now than when it was listed: it may be another file, or its owner does not
+/// want it read any more.
+pub(super) fn mode_now(copy: &Options, mode: u32, listed: &Attributes, now: &Attributes) -> u32 {
+    match listed.rights() == now.rights() {
+        true => mode,
+        false if copy.preserve => now.mode,
+        false => mode & now.mode,
+    }
+}
+
 /// Returns the permissions of a copy in the group `gid` that replaces a file: no others may read or write it than could do so with that.
 fn narrowed(mode: u32, gid: u32, replaced: &Attributes) -> u32 {
     let there = if gid == replaced.gid { replaced.mode } else { for_any_group(replaced.mode) };

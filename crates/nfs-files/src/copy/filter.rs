@@ -1,6 +1,7 @@
 //! Which files of a tree are copied: `--exclude`, `--include`, `--exclude-from`, `--files-from` and `--gitignore`.
 
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     collections::BTreeSet,
     ffi::OsStr,
@@ -259,6 +260,22 @@ impl Listed {
     }
 }
 
+/// Takes from braces what they do not mean in gitignore(5): alternatives.
+fn without_alternatives(line: &str) -> Cow<'_, str> {
+    if !line.contains(['{', '}']) {
+        return Cow::Borrowed(line);
+    }
+    let (mut plain, mut is_escaped) = (String::new(), false);
+    for c in line.chars() {
+        if matches!(c, '{' | '}') && !is_escaped {
+            plain.push('\\');
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        plain.push(c);
+    }
+    Cow::Owned(plain)
+}
+
 impl Ignores {
     /// Reads the patterns of a directory.
     ///
@@ -266,8 +283,12 @@ impl Ignores {
     /// A line for the user about a pattern that means nothing.
     pub(super) fn new(directory: Vec<u8>, text: &[u8], above: Option<Rc<Self>>) -> Result<Self, String> {
         let mut builder = GitignoreBuilder::new(".");
-        for line in String::from_utf8_lossy(text).lines() {
-            builder.add_line(None, line).map_err(|error| error.to_string())?;
+        // Some editors begin with a byte order mark.
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+        for line in text.split(|&byte| byte == b'\n').filter(|line| !line.starts_with(b"#")) {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let line = str::from_utf8(line).map_err(|_| format!("{}: is not UTF-8", line.escape_ascii()))?;
+            builder.add_line(None, &without_alternatives(line)).map_err(|error| error.to_string())?;
         }
         let patterns = builder.build().map_err(|error| error.to_string())?;
         Ok(Self { directory, patterns, above, _charge: None })
@@ -335,6 +356,20 @@ mod tests {
         let inner = |path: &str, is_directory| filter.takes(path.as_bytes(), is_directory, Some(&inner));
         assert!(inner("x/a.o", false) && !inner("x/b.o", false));
         assert!(!inner("x/y", true) && inner("x/y", false) && inner("x/z/y", true));
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_to_git() {
+        let mut filter = filter(&[]);
+        filter.add_patterns("\u{feff}first\r\n{a,b}\n\\{c\n# caf\u{e9}\n".as_bytes()).unwrap();
+        for (path, is_taken) in
+            [("first", false), ("a", true), ("b", true), ("{a,b}", false), ("{c", false), ("c", true)]
+        {
+            assert_eq!(takes(&filter, path), is_taken, "{path}");
+        }
+        // What cannot be matched would be copied, and not deleted.
+        assert_eq!(filter.add_patterns(b"caf\xe9.txt\n").unwrap_err(), "caf\\xe9.txt: is not UTF-8");
+        assert!(filter.add_patterns(b"# caf\xe9\n").is_ok());
     }
 
     #[test]

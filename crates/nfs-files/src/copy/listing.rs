@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     event::{Skip, Warning, says_incomplete},
-    name::{MARKER, is_ours, untagged, used_by},
+    name::{MARKER, is_ours, untagged, used_by, user_of},
     url::components,
 };
 
@@ -21,7 +21,7 @@ struct Listed<'a> {
     frame: &'a Rc<Frame>,
     /// Names that copies of files in it need.
     reserved: HashSet<Vec<u8>>,
-    /// The file that a name belongs to may be in another part.
+    /// Whether there are others parts, which may have the file that a name belongs to.
     is_part: bool,
     /// Whether what the source does not have is deleted.
     deletes: bool,
@@ -110,7 +110,7 @@ impl Run<'_> {
         if !is_followed && !self.is_of_shard(&node, &path) {
             return Ok(None);
         }
-        if self.is_reserved(&node, name, listed)? {
+        if self.is_reserved(&node, name, listed).await? {
             return Ok(None);
         }
         if is_followed {
@@ -130,12 +130,19 @@ impl Run<'_> {
     }
 
     /// Whether a name is needed for the copy of a file beside it, which is said.
-    fn is_reserved(&self, node: &Node, name: &[u8], listed: &Listed<'_>) -> Result<bool> {
-        let is_reserved = listed.reserved.contains(untagged(name)) || listed.is_part && is_ours(name);
+    async fn is_reserved(&self, node: &Node, name: &[u8], listed: &Listed<'_>) -> Result<bool> {
+        let is_reserved = match listed.is_part && is_ours(name) {
+            false => listed.reserved.contains(untagged(name)),
+            // The file beside it may be in another part.
+            true => match user_of(name) {
+                Some(user) => listed.directory.child(user).await?.is_some(),
+                None => true,
+            },
+        };
         if !is_reserved {
             return Ok(false);
         }
-        if listed.is_part || node.kind != Kind::File {
+        if node.kind != Kind::File {
             let text = format!("{node}: skipped: the copy of a file beside it needs this name");
             self.context.events.fail(Error::other(text))?;
         } else {

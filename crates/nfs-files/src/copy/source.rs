@@ -18,7 +18,7 @@ use tokio::io::AsyncReadExt;
 use super::resume::state;
 use crate::{
     context::Context,
-    error::{Result, ResultExt, is_missing, local, remote_error, show},
+    error::{Error, ErrorKind, Result, ResultExt, is_missing, local, remote_error, show},
     event::{Name, What},
     find::{Child, Children, Found, find, follow, real},
     journal::{Identity, nanoseconds},
@@ -116,6 +116,17 @@ impl Attributes {
             Sparse::Always => true,
             Sparse::Never => false,
         }
+    }
+
+    /// Returns who may do what with it.
+    pub(super) const fn rights(&self) -> (u32, u32, u32) {
+        (self.mode, self.uid, self.gid)
+    }
+
+    /// Returns the same, of a file with the rights of another one.
+    pub(super) const fn with_rights_of(self, other: &Self) -> Self {
+        let (mode, uid, gid) = other.rights();
+        Self { mode, uid, gid, ..self }
     }
 
     /// Whether both are one file, as far as that can be told of two views of file systems: it changed last at the same nanosecond.
@@ -420,12 +431,12 @@ impl Node {
         has_vanished: &mut bool,
     ) -> Result<Vec<(Vec<u8>, Self)>> {
         let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
-        let mut names = match rest.take() {
-            Some(Rest::Local(names)) => names,
+        let (mut names, is_first) = match rest.take() {
+            Some(Rest::Local(names)) => (names, false),
             _ => {
                 let mut names = directory.names().map_err(|error| local(path, &error))?;
                 names.sort_unstable();
-                names.into_iter()
+                (names.into_iter(), true)
             }
         };
         let mut found = Vec::new();
@@ -433,7 +444,13 @@ impl Node {
             match directory.child(&name) {
                 (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
                 // Removed since it was listed.
-                (_, Ok(None)) => *has_vanished = true,
+                (_, Ok(None)) if is_first => *has_vanished = true,
+                // That may be long ago, and it may have another name now that was not listed.
+                (path, Ok(None)) => {
+                    *has_vanished = true;
+                    let text = format!("{}: removed before it was copied", show(&path));
+                    context.events.fail(Error::new(ErrorKind::SourceMissing, text))?;
+                }
                 (path, Err(error)) => context.events.fail(local(&path, &error))?,
             }
         }
@@ -591,10 +608,10 @@ fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::FileExt, path::Path};
+    use std::{cell::RefCell, os::unix::fs::FileExt, path::Path};
 
     use super::*;
-    use crate::served;
+    use crate::{event::Event, served};
 
     #[tokio::test]
     async fn what_was_moved_into_a_directory_is_told_from_what_was_made_there() {
@@ -673,15 +690,25 @@ mod tests {
         let servers = served::servers();
         let context = Context { servers: &servers, events: &served::Silent };
         let node = Node::local(here.path().to_path_buf(), false).unwrap();
-        let (mut rest, mut has_vanished, mut names) = (None, false, Vec::new());
-        loop {
-            let part = node.children(context, &mut rest, &mut has_vanished).await.unwrap();
-            assert!(part.len() <= PART_NAMES);
-            names.extend(part.into_iter().map(|(name, _)| name));
-            if rest.is_none() {
-                break;
+        let (mut rest, mut has_vanished) = (None, false);
+        let mut names = node.children(context, &mut rest, &mut has_vanished).await.unwrap();
+        assert!(names.len() == PART_NAMES && !has_vanished);
+        // What has another name by then is missing, which is said.
+        let [gone, here_still] =
+            [count - 1, count - 2].map(|number| here.path().join(format!("{number:05}")));
+        fs::rename(gone, here.path().join("00000-was-last")).unwrap();
+        let failed = RefCell::new(Vec::new());
+        let tell = |event: &Event<'_>| {
+            if let Event::Failed(error) = event {
+                failed.borrow_mut().push(error.to_string());
             }
-        }
-        assert!(names.len() == count && names.is_sorted() && !has_vanished);
+            Ok(())
+        };
+        let context = Context { servers: &servers, events: &tell };
+        names.extend(node.children(context, &mut rest, &mut has_vanished).await.unwrap());
+        assert!(names.len() == count - 1 && names.is_sorted_by_key(|(name, _)| name.clone()) && has_vanished);
+        assert!(rest.is_none() && here_still.exists());
+        let failed = failed.into_inner();
+        assert!(failed.len() == 1 && failed[0].ends_with("removed before it was copied"), "{failed:?}");
     }
 }

@@ -176,8 +176,10 @@ fn open_beneath(root: &Directory, path: &Path, flags: OFlags) -> rustix::io::Res
 
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match fs::openat2(descriptor(root)?, path, flags, Mode::empty(), resolve) {
-            // Linux before 5.6, or a sandbox that does not know the call; or something is being renamed.
-            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL | Errno::TOOBIG) => {}
+            // Linux before 5.6, or a sandbox that does not know the call; or something is being renamed, or the path is long.
+            Err(
+                Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL | Errno::TOOBIG | Errno::NAMETOOLONG,
+            ) => {}
             opened => return opened,
         }
     }

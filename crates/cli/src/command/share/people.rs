@@ -223,8 +223,13 @@ impl<'a> People<'a> {
 
     /// Returns the numbers of the codes that nobody has used yet; they are no secret.
     pub(super) fn codes(&self) -> Vec<u16> {
-        let mut codes: Vec<u16> =
-            self.share.members().iter().filter_map(|member| Some(member.code.as_ref()?.number())).collect();
+        let mut codes: Vec<u16> = self
+            .share
+            .members()
+            .iter()
+            .filter(|it| it.key.is_none())
+            .filter_map(|it| Some(it.code.as_ref()?.number()))
+            .collect();
         codes.sort_unstable();
         codes
     }
@@ -290,7 +295,7 @@ impl<'a> People<'a> {
     /// Lets all who may read do so for longer; returns what to say.
     pub(super) fn extend(&self, by: Duration) -> String {
         for member in self.share.members() {
-            self.share.extend(member.id, member.until + by);
+            self.share.extend(member.id, member.until.checked_add(by).unwrap_or(member.until));
         }
         self.until().map_or_else(String::new, |until| format!("shared until {}\n", clock_time(until)))
     }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::{
     Attempt, Copied, MAX_VERSIONS, MOST_DECISIONS, Replaces, SET_ID_IS_LEFT_OUT, Target,
-    changes_all_the_time, for_any_group, keeps_changing, narrowed, transfer_error,
+    changes_all_the_time, for_any_group, keeps_changing, mode_now, narrowed, transfer_error,
 };
 use crate::{
     copy::{
@@ -84,12 +84,14 @@ impl Run<'_> {
     async fn receive(
         &self,
         node: &Node,
-        attributes: Attributes,
+        mut attributes: Attributes,
         source: &RemoteFile,
         target: Target<'_>,
         is_its_size: bool,
     ) -> Result<Attempt> {
-        let Target { directory, name, mode, share, frame, .. } = target;
+        let Target { directory, name, share, frame, .. } = target;
+        // They may have changed since the file was listed.
+        let mut mode = mode_now(self.copy, target.mode, &node.attributes, &attributes);
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
@@ -174,6 +176,8 @@ impl Run<'_> {
                 Since::Grew if !has_shrunk => self.say_grew(node, attributes.size),
                 Since::Grew | Since::Changed => return Ok(Attempt::Changed(now)),
             }
+            mode = mode_now(self.copy, mode, &attributes, &now);
+            attributes = attributes.with_rights_of(&now);
         }
         if let Err(error) = moved {
             // What was large enough to be kept track of is worth keeping; the rest only until the server answers again.

@@ -16,7 +16,7 @@ use nfs_wireless_client::{
 
 use super::{
     Attempt, Copied, Goal, MAX_VERSIONS, Replaces, SET_ID_IS_LEFT_OUT, for_any_group, keeps_changing,
-    part_mode, transfer_error,
+    mode_now, part_mode, transfer_error,
 };
 use crate::{
     copy::{
@@ -114,6 +114,9 @@ impl Run<'_> {
         let Some(watched) = watched else { return Ok(Attempt::IsNotItsSize) };
         let attributes = watched.attributes;
         let watched = Arc::new(watched);
+        // What is read has its own rights, whatever was listed.
+        let mode = mode_now(self.copy, mode, &node.attributes, &attributes);
+        let node = &Node { attributes: node.attributes.with_rights_of(&attributes), ..node.clone() };
         let earlier = match fresh {
             Some(_) => None,
             None => self.earlier_upload(place, name, attributes.identity()).await?,
