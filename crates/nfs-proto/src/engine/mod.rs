@@ -484,36 +484,7 @@ impl Engine {
         let alone = self.order.is_empty();
         self.transmissions += 1;
         let number = self.transmissions;
-        let slot = self.calls.at(id.slot);
-        let keeps_xid = slot.repeat == Repeat::SameXid || !self.recovery.gives_fresh_xids();
-        let kept = slot.xids.last().filter(|_| keeps_xid);
-        match kept.and_then(|&xid| self.xids.find(xid)) {
-            Some(attempt) => {
-                attempt.sends += 1;
-                attempt.sent = self.now;
-                attempt.hedged |= reason == Some(Reason::Hedge);
-            }
-            // The first attempt; or an outage that lasted half a day, so that probes have pushed this XID out of memory: no
-            // server's duplicate request cache holds it either.
-            None => {
-                let attempt = Attempt {
-                    call: id,
-                    index: slot.xids.len() as u32,
-                    sends: 1,
-                    number,
-                    sent: self.now,
-                    before: self.recovery.delivered(self.now),
-                    answered: false,
-                    hedged: reason == Some(Reason::Hedge),
-                    surplus: 0,
-                };
-                let calls = &self.calls;
-                let xid = self.xids.assign(attempt, |call| calls.is_live(call));
-                let slot = self.calls.at(id.slot);
-                slot.xids.push(xid);
-                set_xid(&mut slot.head, xid);
-            }
-        }
+        self.record_attempt(id, number, reason);
         let slot = self.calls.at(id.slot);
         match reason {
             Some(reason) => self.stats.resends.count(reason),
@@ -544,6 +515,40 @@ impl Engine {
         let payload = slot.payload.map_or(0, |payload| payload.length.next_multiple_of(4));
         let dont_fragment = self.recovery.keeps_whole(headers + slot.head.len() as u32 + payload);
         Transmit { id, owner: slot.owner, head: &slot.head, payload: slot.payload, dont_fragment }
+    }
+
+    /// Records a transmission under the XID that its call keeps, or under a fresh one.
+    fn record_attempt(&mut self, id: CallId, number: u64, reason: Option<Reason>) {
+        let slot = self.calls.at(id.slot);
+        let keeps_xid = slot.repeat == Repeat::SameXid || !self.recovery.gives_fresh_xids();
+        let kept = slot.xids.last().filter(|_| keeps_xid);
+        match kept.and_then(|&xid| self.xids.find(xid)) {
+            Some(attempt) => {
+                attempt.sends += 1;
+                attempt.sent = self.now;
+                attempt.hedged |= reason == Some(Reason::Hedge);
+            }
+            // The first attempt; or an outage that lasted half a day, so that probes have pushed this XID out of memory: no
+            // server's duplicate request cache holds it either.
+            None => {
+                let attempt = Attempt {
+                    call: id,
+                    index: slot.xids.len() as u32,
+                    sends: 1,
+                    number,
+                    sent: self.now,
+                    before: self.recovery.delivered(self.now),
+                    answered: false,
+                    hedged: reason == Some(Reason::Hedge),
+                    surplus: 0,
+                };
+                let calls = &self.calls;
+                let xid = self.xids.assign(attempt, |call| calls.is_live(call));
+                let slot = self.calls.at(id.slot);
+                slot.xids.push(xid);
+                set_xid(&mut slot.head, xid);
+            }
+        }
     }
 
     /// Returns the bytes of IP and UDP headers.

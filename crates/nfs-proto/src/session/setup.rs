@@ -49,34 +49,84 @@ impl SessionConfig {
     ) -> Self {
         let mut credential = Vec::new();
         options.credential.encode(&mut credential);
-        let (auto_read, auto_write) = match protocol {
-            Protocol::Tcp => (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES),
-            Protocol::Udp => unfragmented(peer, credential.len()),
+        let setup = Setup { options, peer, protocol, credential_bytes: credential.len() };
+        let limits = setup.limits();
+        Self {
+            engine: EngineConfig {
+                tuning: Tuning::default(),
+                carrier: match protocol {
+                    Protocol::Udp => Carrier::Datagrams,
+                    Protocol::Tcp => Carrier::Connection,
+                },
+                retry: options.retry,
+                window: setup.window(receive_buffer),
+                blocks: setup.blocks(&limits),
+                prior: options.prior.filter(|_| setup.is_adaptive()),
+                credential,
+            },
+            limits,
+            measure_writes: protocol == Protocol::Tcp && is_automatic(options.write_block),
+            stall_timeout: options.stall_timeout,
+            rate_limit: options.rate_limit,
+        }
+    }
+}
+
+/// What the settings of a session are derived from.
+struct Setup<'a> {
+    options: &'a SessionOptions,
+    peer: SocketAddr,
+    protocol: Protocol,
+    credential_bytes: usize,
+}
+
+impl Setup<'_> {
+    /// Whether window and blocks follow the path; over TCP that is the kernel's task.
+    fn is_adaptive(&self) -> bool {
+        self.options.retry == RetryPolicy::Adaptive && self.protocol == Protocol::Udp
+    }
+
+    /// Returns the sizes of READs and WRITEs.
+    fn limits(&self) -> Limits {
+        let (most, auto_read, auto_write) = match self.protocol {
+            Protocol::Tcp => (MAX_BLOCK_BYTES, MAX_BLOCK_BYTES, MAX_BLOCK_BYTES),
+            Protocol::Udp if self.is_adaptive() => (MAX_UDP_BLOCK, MAX_UDP_BLOCK, MAX_UDP_BLOCK),
+            Protocol::Udp => {
+                let (read, write) = unfragmented(self.peer, self.credential_bytes);
+                (MAX_UDP_BLOCK, read, write)
+            }
         };
-        let most = if protocol == Protocol::Udp { MAX_UDP_BLOCK } else { MAX_BLOCK_BYTES };
-        let adaptive = options.retry == RetryPolicy::Adaptive && protocol == Protocol::Udp;
         let block = |size, auto: u32| match size {
-            BlockSize::Auto { max } => (if adaptive { most } else { auto }).min(max.unwrap_or(u32::MAX)),
+            BlockSize::Auto { max } => auto.min(max.unwrap_or(u32::MAX)),
             BlockSize::Exact(bytes) => bytes.min(most),
         };
-        let limits = Limits {
-            read_block: block(options.read_block, auto_read),
-            write_block: block(options.write_block, auto_write),
+        Limits {
+            read_block: block(self.options.read_block, auto_read),
+            write_block: block(self.options.write_block, auto_write),
             ..Limits::default()
-        };
-        let chosen = |size| matches!(size, BlockSize::Auto { .. });
-        let blocks =
-            (adaptive && chosen(options.read_block) && chosen(options.write_block)).then(|| BlockRange {
-                headers: write_headers(peer, credential.len()),
-                largest: limits.read_block.max(limits.write_block),
-            });
-        let window = match protocol {
+        }
+    }
+
+    /// Returns the blocks that the policy may choose from; `None` if it may not choose.
+    fn blocks(&self, limits: &Limits) -> Option<BlockRange> {
+        let SessionOptions { read_block, write_block, .. } = *self.options;
+        let may_choose = self.is_adaptive() && is_automatic(read_block) && is_automatic(write_block);
+        may_choose.then(|| BlockRange {
+            headers: write_headers(self.peer, self.credential_bytes),
+            largest: limits.read_block.max(limits.write_block),
+        })
+    }
+
+    /// Returns what may be in flight.
+    fn window(&self, receive_buffer: usize) -> WindowLimits {
+        let is_adaptive = self.is_adaptive();
+        let window = match self.protocol {
             Protocol::Udp => WindowLimits {
                 // The adaptive policy finds the window; the others cannot.
-                calls: if adaptive { MAX_UDP_CALLS } else { UDP_WINDOW_CALLS },
+                calls: if is_adaptive { MAX_UDP_CALLS } else { UDP_WINDOW_CALLS },
                 // The kernel counts its own bookkeeping too: half of the buffer is data at best.
                 read_bytes: receive_buffer as u64 / 4,
-                write_bytes: if adaptive { u64::MAX } else { UDP_WRITE_BYTES },
+                write_bytes: if is_adaptive { u64::MAX } else { UDP_WRITE_BYTES },
             },
             Protocol::Tcp => WindowLimits {
                 calls: TCP_WINDOW_CALLS,
@@ -84,31 +134,17 @@ impl SessionConfig {
                 write_bytes: TCP_WINDOW_BYTES,
             },
         };
-        let window = match options.window {
+        match self.options.window {
             Window::Auto => window,
             // The user's number of calls counts; only our own receive buffer still limits it.
             Window::Calls(calls) => WindowLimits { calls, write_bytes: u64::MAX, ..window },
-        };
-        let carrier = match protocol {
-            Protocol::Udp => Carrier::Datagrams,
-            Protocol::Tcp => Carrier::Connection,
-        };
-        Self {
-            engine: EngineConfig {
-                tuning: Tuning::default(),
-                carrier,
-                retry: options.retry,
-                window,
-                blocks,
-                prior: options.prior.filter(|_| adaptive),
-                credential,
-            },
-            limits,
-            measure_writes: protocol == Protocol::Tcp && chosen(options.write_block),
-            stall_timeout: options.stall_timeout,
-            rate_limit: options.rate_limit,
         }
     }
+}
+
+/// Whether the size of a block is left to us.
+const fn is_automatic(size: BlockSize) -> bool {
+    matches!(size, BlockSize::Auto { .. })
 }
 
 /// Returns the largest READ and WRITE blocks that fit one Ethernet frame.
