@@ -183,26 +183,9 @@ impl Service {
     pub fn handle_input(&mut self, now: Instant, peer: Peer, bytes: &[u8]) -> Result<(), DecodeError> {
         let now = self.advance(now);
         let mut reader = Reader::new(bytes);
-        let header = match CallHeader::decode(&mut reader) {
-            Ok(header) => header,
-            Err(CallError::Decode(error)) => {
-                self.stats.malformed += 1;
-                return Err(error);
-            }
-            Err(CallError::RpcVersion { xid, .. }) => {
-                self.stats.rejected += 1;
-                let bytes = rejection(xid, Rejection::RpcMismatch { low: 2, high: 2 });
-                self.ready.push_back(Transmit { peer, bytes });
-                return Ok(());
-            }
-        };
+        let Some(header) = self.decode_header(peer, &mut reader)? else { return Ok(()) };
         self.stats.calls += 1;
-        let plan = if self.faults.is_empty() {
-            Plan::default()
-        } else {
-            let shape = CallShape::new(header.program, header.procedure, reader);
-            self.faults.plan(&shape)
-        };
+        let plan = self.plan(&header, reader);
         if plan.drop_call {
             self.stats.dropped_calls += 1;
             return Ok(());
@@ -394,6 +377,36 @@ impl Service {
     fn advance(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
+    }
+
+    /// Decodes the header of a call; `None` for another version of RPC, which is rejected.
+    fn decode_header(
+        &mut self,
+        peer: Peer,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<CallHeader>, DecodeError> {
+        match CallHeader::decode(reader) {
+            Ok(header) => Ok(Some(header)),
+            Err(CallError::Decode(error)) => {
+                self.stats.malformed += 1;
+                Err(error)
+            }
+            Err(CallError::RpcVersion { xid, .. }) => {
+                self.stats.rejected += 1;
+                let bytes = rejection(xid, Rejection::RpcMismatch { low: 2, high: 2 });
+                self.ready.push_back(Transmit { peer, bytes });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns what goes wrong with a call.
+    fn plan(&mut self, header: &CallHeader, arguments: Reader<'_>) -> Plan {
+        if self.faults.is_empty() {
+            return Plan::default();
+        }
+        let shape = CallShape::new(header.program, header.procedure, arguments);
+        self.faults.plan(&shape)
     }
 
     /// Says what the reply of a call may carry, and sets that aside.

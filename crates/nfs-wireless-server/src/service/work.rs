@@ -189,6 +189,15 @@ impl Job {
         }
     }
 
+    /// Returns whom the files belong to that the call makes.
+    fn owner(&self) -> Result<Owner, Rejection> {
+        match &self.header.credential {
+            Ok(Credential::Sys(sys)) => Ok(Owner { uid: sys.uid, gid: sys.gid }),
+            Ok(Credential::None) => Ok(Owner::default()),
+            Err(_) => Err(Rejection::Authentication(AUTH_REJECTED_CREDENTIAL)),
+        }
+    }
+
     /// Returns how long the call takes in virtual time.
     pub(super) fn service_time(&self, timing: &Timing, arguments: Reader<'_>) -> Duration {
         let is_nfs = self.header.program == Program::NFS;
@@ -262,18 +271,15 @@ impl Task {
         if let Some(rejection) = job.plan.reject {
             return Err(rejection);
         }
-        let owner = match &job.header.credential {
-            Ok(Credential::Sys(sys)) => Owner { uid: sys.uid, gid: sys.gid },
-            Ok(Credential::None) => Owner::default(),
-            Err(_) => return Err(Rejection::Authentication(AUTH_REJECTED_CREDENTIAL)),
-        };
+        let owner = job.owner()?;
         let Program { number, version } = job.header.program;
         let procedure = job.header.procedure;
-        let only_version = |low| {
-            if version == low { Ok(()) } else { Err(Rejection::ProgramMismatch { low, high: low }) }
+        let only_versions = |low, high| {
+            let is_served = (low..=high).contains(&version);
+            if is_served { Ok(()) } else { Err(Rejection::ProgramMismatch { low, high }) }
         };
         if number == Program::NFS.number {
-            only_version(Program::NFS.version)?;
+            only_versions(Program::NFS.version, Program::NFS.version)?;
             let procedure = Procedure::from_number(procedure).ok_or(Rejection::ProcedureUnavailable)?;
             outcome.served = Some(procedure);
             let mut call = Call {
@@ -291,7 +297,7 @@ impl Task {
             };
             call.serve(procedure, arguments).map_err(|_| Rejection::GarbageArguments)
         } else if number == Program::MOUNT.number {
-            only_version(Program::MOUNT.version)?;
+            only_versions(Program::MOUNT.version, Program::MOUNT.version)?;
             let mut call = MountCall {
                 mounts: &common.mounts,
                 backend,
@@ -305,12 +311,7 @@ impl Task {
             };
             call.serve(procedure, arguments)
         } else if number == Program::PORTMAP.number {
-            if !portmap::VERSIONS.contains(&version) {
-                return Err(Rejection::ProgramMismatch {
-                    low: *portmap::VERSIONS.start(),
-                    high: *portmap::VERSIONS.end(),
-                });
-            }
+            only_versions(*portmap::VERSIONS.start(), *portmap::VERSIONS.end())?;
             portmap::serve(self.address, version, procedure, arguments, &mut outcome.reply)
         } else {
             Err(Rejection::ProgramUnavailable)
