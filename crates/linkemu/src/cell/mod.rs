@@ -260,18 +260,11 @@ impl Cell {
                 payload: &payload,
             });
         }
-        let (payload_bytes, mtu_bytes) = (payload.len(), self.config.mtu_bytes);
+        let payload_bytes = payload.len();
         let end = end_between(from.station, to.station);
         let refused = self.refusal(end, content, payload_bytes);
-        let frames = match (refused, content) {
-            (Some(_), _) => 0,
-            (None, Content::UdpPayload) => fragment::count(payload_bytes, mtu_bytes),
-            (None, Content::IpPacket) => 1,
-        };
-        let identification = match content {
-            Content::UdpPayload => self.identify(from.station, to.station),
-            Content::IpPacket => 0,
-        };
+        let frames = if refused.is_some() { 0 } else { self.frame_count(content, payload_bytes) };
+        let identification = self.identify(content, from.station, to.station);
         let slot = self.table.insert(Entry {
             datagram,
             from,
@@ -294,13 +287,7 @@ impl Cell {
             self.close(slot);
         }
         for index in 0..frames {
-            let bytes = self.config.link_header_bytes
-                + match content {
-                    Content::UdpPayload => {
-                        fragment::content_bytes(payload_bytes, mtu_bytes, index, frames) + IP_HEADER_BYTES
-                    }
-                    Content::IpPacket => payload_bytes as u32,
-                };
+            let bytes = self.frame_bytes(content, payload_bytes, index, frames);
             self.send(Frame {
                 datagram,
                 slot,
@@ -332,8 +319,31 @@ impl Cell {
         }
     }
 
+    /// The number of frames that carry a datagram.
+    fn frame_count(&self, content: Content, payload_bytes: usize) -> u32 {
+        match content {
+            Content::UdpPayload => fragment::count(payload_bytes, self.config.mtu_bytes),
+            Content::IpPacket => 1,
+        }
+    }
+
+    /// Bytes of frame `index` of `count`, with its headers.
+    fn frame_bytes(&self, content: Content, payload_bytes: usize, index: u32, count: u32) -> u32 {
+        let LinkConfig { mtu_bytes, link_header_bytes, .. } = self.config;
+        let packet_bytes = match content {
+            Content::UdpPayload => {
+                fragment::content_bytes(payload_bytes, mtu_bytes, index, count) + IP_HEADER_BYTES
+            }
+            Content::IpPacket => payload_bytes as u32,
+        };
+        link_header_bytes + packet_bytes
+    }
+
     /// The IP identification of a datagram; 0 where nobody looks at it.
-    fn identify(&mut self, from: Station, to: Station) -> u16 {
+    fn identify(&mut self, content: Content, from: Station, to: Station) -> u16 {
+        if content == Content::IpPacket {
+            return 0;
+        }
         match self.config.reassembly.identification {
             IpIdentification::Distinct if self.config.header_compression => {
                 self.reassembly.identify(from, to, 1 << 16)
