@@ -1,6 +1,8 @@
 //! The UDP loop: receive, command or deadline, then drain.
 
-use std::{future::pending, io::ErrorKind, net::SocketAddr, pin::pin, sync::Arc, time::Instant};
+use std::{
+    future::pending, io::ErrorKind, net::SocketAddr, ops::ControlFlow, pin::pin, sync::Arc, time::Instant,
+};
 
 use bytes::Bytes;
 use nfs_proto::session::Transmit;
@@ -32,71 +34,122 @@ const BATCHES_BEFORE_TIMERS: u32 = 16;
 
 pub(super) async fn run(
     socket: UdpSocket,
-    mut peer: SocketAddr,
+    peer: SocketAddr,
     channel: Option<Arc<dyn Channel>>,
-    mut pump: Pump,
+    pump: Pump,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let mut whole = Whole::new(&socket);
-    let mut outgoing = Outgoing::default();
-    let mut sealing = channel.clone().map(Sealing::new);
+    let mut datagrams = Datagrams::new(socket, peer, channel.clone(), pump);
     let mut channel_ended = pin!(async {
         match &channel {
             Some(channel) => _ = channel.ended().await,
             None => pending().await,
         }
     });
-    let overhead_bytes = sealing.as_ref().map_or(0, |sealing| sealing.channel.overhead_bytes());
-    let learn_route = |pump: &mut Pump, socket: &UdpSocket, whole: &Whole| {
-        learn_route(pump, socket, whole, overhead_bytes);
-    };
     let mut batches = 0;
-    // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
-    pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
-    learn_route(&mut pump, &socket, &whole);
+    datagrams.learn_route();
     loop {
         let now = clock();
         while let Ok(command) = commands.try_recv() {
-            pump.apply(now, command);
+            datagrams.pump.apply(now, command);
         }
-        match pump.take_change() {
-            None => {}
-            Some(Change::Link) => {
-                let _ = renew_udp(&socket, peer);
-                pump.session.handle_link_event(now);
-                learn_route(&mut pump, &socket, &whole);
-            }
-            Some(Change::Server(moved)) => {
-                peer = moved;
-                let _ = renew_udp(&socket, peer);
-                pump.session.handle_move(now, peer);
-                learn_route(&mut pump, &socket, &whole);
-            }
-            Some(Change::End) => return,
+        if datagrams.apply_change(now).is_break() {
+            return;
         }
         batches += 1;
+        let is_emptied = datagrams.receive(now);
+        if is_emptied || batches >= BATCHES_BEFORE_TIMERS {
+            batches = 0;
+            datagrams.pump.session.handle_timeout(now);
+        }
+        datagrams.send(now);
+        datagrams.pump.drain_events();
+        datagrams.pump.publish();
+
+        let deadline = datagrams.pump.session.poll_timeout();
+        tokio::select! {
+            () = &mut channel_ended => return,
+            command = commands.recv() => match command {
+                Some(command) => datagrams.pump.apply(clock(), command),
+                None => return,
+            },
+            result = datagrams.socket.ready(Interest::READABLE | Interest::ERROR) => match result {
+                Ok(ready) if ready.is_error() => datagrams.take_refusal(),
+                Ok(_) => {}
+                Err(_) => return,
+            },
+            result = datagrams.socket.writable(), if datagrams.outgoing.batch > 0 => if result.is_err() { return },
+            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
+        }
+    }
+}
+
+/// A UDP socket, and the session whose messages it carries.
+struct Datagrams {
+    socket: UdpSocket,
+    peer: SocketAddr,
+    whole: Whole,
+    sealing: Option<Sealing>,
+    /// Bytes that a channel adds to each message.
+    overhead_bytes: u32,
+    outgoing: Outgoing,
+    pump: Pump,
+}
+
+impl Datagrams {
+    fn new(socket: UdpSocket, peer: SocketAddr, channel: Option<Arc<dyn Channel>>, mut pump: Pump) -> Self {
+        let whole = Whole::new(&socket);
+        let sealing = channel.map(Sealing::new);
+        let overhead_bytes = sealing.as_ref().map_or(0, |sealing| sealing.channel.overhead_bytes());
+        // Identifications of IPv6 have 32 bits, and do not come round (RFC 8200 §4.5).
+        pump.fragments = peer.is_ipv4().then(|| Fragments::new(clock()));
+        Self { socket, peer, whole, sealing, overhead_bytes, outgoing: Outgoing::default(), pump }
+    }
+
+    /// Follows a change of the way to the server; breaks when there is none any more.
+    fn apply_change(&mut self, now: Instant) -> ControlFlow<()> {
+        match self.pump.take_change() {
+            None => {}
+            Some(Change::Link) => {
+                let _ = renew_udp(&self.socket, self.peer);
+                self.pump.session.handle_link_event(now);
+                self.learn_route();
+            }
+            Some(Change::Server(moved)) => {
+                self.peer = moved;
+                let _ = renew_udp(&self.socket, moved);
+                self.pump.session.handle_move(now, moved);
+                self.learn_route();
+            }
+            Some(Change::End) => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes in datagrams, up to a few batches of them. Returns whether that has emptied the socket.
+    fn receive(&mut self, now: Instant) -> bool {
         for _ in 0..RECEIVE_BATCH {
-            let take = |datagram: &[u8], fragment| take_in(&mut pump, peer, &mut sealing, datagram, fragment);
-            match whole.receive(&socket, take) {
+            let Self { socket, peer, whole, sealing, pump, .. } = self;
+            let take = |datagram: &[u8], fragment| take_in(pump, *peer, sealing, datagram, fragment);
+            match whole.receive(socket, take) {
                 Ok(()) => {}
-                Err(error) if is_too_long(&error) => learn_route(&mut pump, &socket, &whole),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    batches = BATCHES_BEFORE_TIMERS;
-                    break;
-                }
-                Err(error) => pump.refused(now, error),
+                Err(error) if is_too_long(&error) => self.learn_route(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) => self.pump.refused(now, error),
             }
         }
-        if batches >= BATCHES_BEFORE_TIMERS {
-            batches = 0;
-            pump.session.handle_timeout(now);
-        }
-        while outgoing.fill(&mut pump, &mut sealing, whole.max_batch()) {
+        false
+    }
+
+    /// Sends what the session has to send, as far as the socket takes it.
+    fn send(&mut self, now: Instant) {
+        while self.outgoing.fill(&mut self.pump, &mut self.sealing, self.whole.max_batch()) {
+            let outgoing = &mut self.outgoing;
             let batch = &outgoing.bytes[..outgoing.batch];
-            match whole.send(&socket, batch, outgoing.segment, outgoing.dont_fragment) {
+            match self.whole.send(&self.socket, batch, outgoing.segment, outgoing.dont_fragment) {
                 Ok(sent) => {
                     if outgoing.segment > ONE_FRAME_BYTES {
-                        (0..sent.div_ceil(outgoing.segment)).for_each(|_| count(&mut pump, now));
+                        (0..sent.div_ceil(outgoing.segment)).for_each(|_| count(&mut self.pump, now));
                     }
                     outgoing.drop_first(sent);
                 }
@@ -106,33 +159,35 @@ pub(super) async fn run(
                     if !std::mem::take(&mut outgoing.dont_fragment) {
                         outgoing.drop_first(outgoing.segment);
                     }
-                    learn_route(&mut pump, &socket, &whole);
+                    self.learn_route();
                 }
                 Err(error) => {
                     // The datagram is lost like any other; its timer runs. Perhaps the address it was to leave from is gone.
                     outgoing.drop_first(outgoing.segment);
-                    let _ = renew_udp(&socket, peer);
-                    pump.refused(now, error);
+                    let _ = renew_udp(&self.socket, self.peer);
+                    self.pump.refused(now, error);
                 }
             }
         }
-        pump.drain_events();
-        pump.publish();
+    }
 
-        let deadline = pump.session.poll_timeout();
-        tokio::select! {
-            () = &mut channel_ended => return,
-            command = commands.recv() => match command {
-                Some(command) => pump.apply(clock(), command),
-                None => return,
-            },
-            result = socket.ready(Interest::READABLE | Interest::ERROR) => match result {
-                Ok(ready) if ready.is_error() => take_refusal(&mut pump, &socket, &whole, overhead_bytes),
-                Ok(_) => {}
-                Err(_) => return,
-            },
-            result = socket.writable(), if outgoing.batch > 0 => if result.is_err() { return },
-            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
+    /// Tells the session what the system knows of the route, and how much of that a channel leaves.
+    fn learn_route(&mut self) {
+        let assumed = (self.overhead_bytes > 0).then_some(ASSUMED_MTU);
+        if let Some(mtu) = Whole::route_mtu(&self.socket).or(assumed) {
+            tracing::trace!(mtu, "MTU of the route");
+            let mtu = mtu.saturating_sub(self.overhead_bytes);
+            self.pump.session.handle_route_mtu(mtu, self.whole.sees_fragments());
+        }
+    }
+
+    /// A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
+    fn take_refusal(&mut self) {
+        let _ = self.socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+        match self.socket.take_error() {
+            Ok(Some(error)) if is_too_long(&error) => self.learn_route(),
+            Ok(Some(error)) => self.pump.refused(clock(), error),
+            Ok(None) | Err(_) => {}
         }
     }
 }
@@ -191,25 +246,6 @@ impl Outgoing {
 fn count(pump: &mut Pump, now: Instant) {
     if let Some(fragments) = &mut pump.fragments {
         fragments.count(now);
-    }
-}
-
-/// Tells the session what the system knows of the route, and how much of that a channel leaves.
-fn learn_route(pump: &mut Pump, socket: &UdpSocket, whole: &Whole, overhead_bytes: u32) {
-    let assumed = (overhead_bytes > 0).then_some(ASSUMED_MTU);
-    if let Some(mtu) = Whole::route_mtu(socket).or(assumed) {
-        tracing::trace!(mtu, "MTU of the route");
-        pump.session.handle_route_mtu(mtu.saturating_sub(overhead_bytes), whole.sees_fragments());
-    }
-}
-
-/// A refusal is no datagram: it is an error that waits at the socket, and has to be taken from the reactor by hand.
-fn take_refusal(pump: &mut Pump, socket: &UdpSocket, whole: &Whole, overhead_bytes: u32) {
-    let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-    match socket.take_error() {
-        Ok(Some(error)) if is_too_long(&error) => learn_route(pump, socket, whole, overhead_bytes),
-        Ok(Some(error)) => pump.refused(clock(), error),
-        Ok(None) | Err(_) => {}
     }
 }
 

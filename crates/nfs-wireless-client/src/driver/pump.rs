@@ -120,27 +120,8 @@ impl Pump {
                     self.session.cancel(now, waiting.id);
                 }
             }
-            Command::Start { token, task: Task { transfer, storage, accepted, rate }, done } => {
-                if let Some(rate) = rate {
-                    self.session.expect_rate(rate);
-                }
-                let id = match &storage {
-                    Storage::Source(supply) if supply.is_apart() => self.session.start_loading(now, transfer),
-                    Storage::Source(_) | Storage::Sink(_) => self.session.start(now, transfer),
-                };
-                let (untold, is_telling, drained) = (0, false, None);
-                let running =
-                    Running { token, storage, accepted, untold, is_telling, drained, made: None, done };
-                self.running.insert(id, running);
-            }
-            Command::Stop { token } => {
-                if let Some(id) = self.find(token) {
-                    self.session.stop(now, id);
-                    if let Some(Running { storage: Storage::Source(supply), .. }) = self.running.remove(&id) {
-                        supply.abandon();
-                    }
-                }
-            }
+            Command::Start { token, task, done } => self.start(now, token, task, done),
+            Command::Stop { token } => self.stop(now, token),
             Command::Loaded { token, bytes } => {
                 let Some(id) = self.find(token) else { return };
                 match bytes {
@@ -160,18 +141,7 @@ impl Pump {
                     self.running.entry(id).and_modify(|running| running.drained = Some(drained));
                 }
             }
-            Command::Detach { token, handed } => {
-                let Some(id) = self.find(token) else { return };
-                if let Some(transfer) = self.session.detach(now, id)
-                    && let Some(Running { storage, accepted, untold, .. }) = self.running.remove(&id)
-                {
-                    if let Storage::Source(supply) = &storage {
-                        tell_the_rest(supply, untold);
-                    }
-                    let rate = self.session.path_estimate().map(|estimate| estimate.rate);
-                    let _ = handed.send(Task { transfer, storage, accepted, rate });
-                }
-            }
+            Command::Detach { token, handed } => self.detach(now, token, handed),
             Command::Persist => self.persistent = true,
             Command::Mounted { root, known } => self.session.handle_mount(now, root, known),
             Command::Change(change) => match (self.change, change) {
@@ -179,6 +149,42 @@ impl Pump {
                 (Some(Change::End), _) | (Some(Change::Server(_)), Change::Link) => {}
                 _ => self.change = Some(change),
             },
+        }
+    }
+
+    fn start(&mut self, now: Instant, token: u64, task: Task, done: oneshot::Sender<Ended>) {
+        let Task { transfer, storage, accepted, rate } = task;
+        if let Some(rate) = rate {
+            self.session.expect_rate(rate);
+        }
+        let id = match &storage {
+            Storage::Source(supply) if supply.is_apart() => self.session.start_loading(now, transfer),
+            Storage::Source(_) | Storage::Sink(_) => self.session.start(now, transfer),
+        };
+        let (untold, is_telling, drained) = (0, false, None);
+        let running = Running { token, storage, accepted, untold, is_telling, drained, made: None, done };
+        self.running.insert(id, running);
+    }
+
+    fn stop(&mut self, now: Instant, token: u64) {
+        let Some(id) = self.find(token) else { return };
+        self.session.stop(now, id);
+        if let Some(Running { storage: Storage::Source(supply), .. }) = self.running.remove(&id) {
+            supply.abandon();
+        }
+    }
+
+    /// Gives a transfer back, with what is known of the path, for another connection to go on with.
+    fn detach(&mut self, now: Instant, token: u64, handed: oneshot::Sender<Task>) {
+        let Some(id) = self.find(token) else { return };
+        if let Some(transfer) = self.session.detach(now, id)
+            && let Some(Running { storage, accepted, untold, .. }) = self.running.remove(&id)
+        {
+            if let Storage::Source(supply) = &storage {
+                tell_the_rest(supply, untold);
+            }
+            let rate = self.session.path_estimate().map(|estimate| estimate.rate);
+            let _ = handed.send(Task { transfer, storage, accepted, rate });
         }
     }
 

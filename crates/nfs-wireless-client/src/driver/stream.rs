@@ -4,6 +4,7 @@ mod receiver;
 mod sender;
 
 use std::{
+    convert::Infallible,
     io::{self, ErrorKind},
     net::SocketAddr,
     time::{Duration, Instant},
@@ -71,7 +72,7 @@ pub(super) async fn run(
     loop {
         let local = stream.local_addr().ok().map(|address| address.port());
         let answered = answered(&pump);
-        let end = serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await;
+        let Err(end) = serve(&stream, peer, &mut pump, &mut commands, &mut buffer).await;
         let bore_fruit = self::answered(&pump) > answered;
         if bore_fruit {
             (fruitless, broken) = (0, 0);
@@ -134,82 +135,98 @@ async fn serve(
     pump: &mut Pump,
     commands: &mut mpsc::UnboundedReceiver<Command>,
     buffer: &mut [u8],
-) -> End {
-    let mut receiver = Receiver::new(peer);
-    let mut sender = Sender::default();
-    let mut last_received = clock();
-    let mut doubt = None;
+) -> Result<Infallible, End> {
+    let mut connection = Established::new(stream, peer);
     loop {
         let now = clock();
         while let Ok(command) = commands.try_recv() {
             pump.apply(now, command);
         }
-        match pump.take_change() {
-            None => {}
-            Some(Change::Link) => match is_cut(stream, peer) {
-                Ok(true) => return End::Lost(ErrorKind::AddrNotAvailable.into()),
-                Ok(false) => doubt = Some(Doubt::new(now, pump)),
+        if let Some(change) = pump.take_change() {
+            connection.apply_change(now, change, pump)?;
+        }
+        connection.receive(pump, buffer)?;
+        pump.session.handle_timeout(now);
+        let blocked = connection.sender.send(stream, pump).map_err(End::Lost)?;
+        pump.drain_events();
+        pump.publish();
+
+        let limit = connection.silence_limit(now, pump)?;
+        let deadline = pump.session.poll_timeout().into_iter().chain(limit).min();
+        tokio::select! {
+            command = commands.recv() => pump.apply(clock(), command.ok_or(End::Closed)?),
+            result = stream.readable() => result.map_err(End::Lost)?,
+            result = stream.writable(), if blocked => result.map_err(End::Lost)?,
+            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
+        }
+    }
+}
+
+/// One connection, from the handshake to its end.
+struct Established<'a> {
+    stream: &'a TcpStream,
+    peer: SocketAddr,
+    receiver: Receiver,
+    sender: Sender,
+    last_received: Instant,
+    doubt: Option<Doubt>,
+}
+
+impl<'a> Established<'a> {
+    fn new(stream: &'a TcpStream, peer: SocketAddr) -> Self {
+        let (receiver, sender) = (Receiver::new(peer), Sender::default());
+        Self { stream, peer, receiver, sender, last_received: clock(), doubt: None }
+    }
+
+    /// The way to the server has changed: perhaps the connection has no end there any more.
+    fn apply_change(&mut self, now: Instant, change: Change, pump: &Pump) -> Result<(), End> {
+        match change {
+            Change::Link => match is_cut(self.stream, self.peer) {
+                Ok(true) => return Err(End::Lost(ErrorKind::AddrNotAvailable.into())),
+                Ok(false) => self.doubt = Some(Doubt::new(now, pump)),
                 // No way at all: a new connection would get no further.
                 Err(_) => {}
             },
-            Some(Change::Server(moved)) => return End::Moved(moved),
-            Some(Change::End) => return End::Closed,
+            Change::Server(moved) => return Err(End::Moved(moved)),
+            Change::End => return Err(End::Closed),
         }
+        Ok(())
+    }
+
+    /// Takes in what has arrived, up to a few bites of it.
+    fn receive(&mut self, pump: &mut Pump, buffer: &mut [u8]) -> Result<(), End> {
         for _ in 0..BITES_PER_TURN {
-            match stream.try_read(buffer) {
+            match self.stream.try_read(buffer) {
                 // What stands before a server that is down may accept, and close without a word; half a word is another thing.
-                Ok(0) if receiver.is_inside_record() => {
-                    return End::Broken(broken("the connection ends inside a record"));
+                Ok(0) if self.receiver.is_inside_record() => {
+                    return Err(End::Broken(broken("the connection ends inside a record")));
                 }
-                Ok(0) => return End::Lost(ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(End::Lost(ErrorKind::UnexpectedEof.into())),
                 Ok(length) => {
-                    last_received = clock();
-                    if let Err(error) = receiver.take_in(pump, &buffer[..length]) {
-                        return End::Broken(error);
-                    }
+                    self.last_received = clock();
+                    self.receiver.take_in(pump, &buffer[..length]).map_err(End::Broken)?;
                     // A short read has emptied the socket.
                     if length < buffer.len() {
                         break;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return End::Lost(error),
+                Err(error) => return Err(End::Lost(error)),
             }
         }
-        pump.session.handle_timeout(now);
-        let blocked = match sender.send(stream, pump) {
-            Ok(blocked) => blocked,
-            Err(error) => return End::Lost(error),
-        };
-        pump.drain_events();
-        pump.publish();
+        Ok(())
+    }
 
-        let waiting = pump.session.outstanding() > 0;
-        if !waiting {
-            last_received = now;
+    /// Returns until when the server may be silent; `None` while no call is outstanding.
+    fn silence_limit(&mut self, now: Instant, pump: &Pump) -> Result<Option<Instant>, End> {
+        if pump.session.outstanding() == 0 {
+            (self.last_received, self.doubt) = (now, None);
+            return Ok(None);
         }
-        let silent = last_received + SILENCE_LIMIT;
-        if waiting && silent <= now {
-            return End::Lost(ErrorKind::TimedOut.into());
-        }
-        if let Some(Doubt { since, until }) = doubt {
-            if !waiting || last_received > since {
-                doubt = None;
-            } else if until <= now {
-                return End::Lost(ErrorKind::TimedOut.into());
-            }
-        }
-        let limit = doubt.map_or(silent, |doubt| doubt.until.min(silent));
-        let deadline = pump.session.poll_timeout().into_iter().chain(waiting.then_some(limit)).min();
-        tokio::select! {
-            command = commands.recv() => match command {
-                Some(command) => pump.apply(clock(), command),
-                None => return End::Closed,
-            },
-            result = stream.readable() => if let Err(error) = result { return End::Lost(error) },
-            result = stream.writable(), if blocked => if let Err(error) = result { return End::Lost(error) },
-            () = sleep_until(deadline.unwrap_or(now).into()), if deadline.is_some() => {}
-        }
+        self.doubt = self.doubt.filter(|doubt| self.last_received <= doubt.since);
+        let silent = self.last_received + SILENCE_LIMIT;
+        let limit = self.doubt.map_or(silent, |doubt| doubt.until.min(silent));
+        if limit <= now { Err(End::Lost(ErrorKind::TimedOut.into())) } else { Ok(Some(limit)) }
     }
 }
 

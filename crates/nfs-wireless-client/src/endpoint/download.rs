@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nfs_proto::{
@@ -215,51 +215,10 @@ impl Endpoint {
             bell: Notify::new(),
         });
         let _abandoned = Abandoned(Arc::clone(&shared));
-        let mut joining: Vec<(Protocol, Joining<'_>)> = Vec::new();
-        let mut runs: Vec<Run> = Vec::new();
-        let result = loop {
-            while let Some(step) = self.next_step(&shared) {
-                match step {
-                    DownloadStep::Read { connection, run, ranges } => {
-                        runs.push(self.run(file, &shared, connection, run, ranges));
-                    }
-                    DownloadStep::Cancel(id) => runs.retain(|run| run.id != id),
-                    DownloadStep::Join { protocol, number: 0, must_answer: true } => {
-                        joining.push((protocol, Box::pin(self.answering(protocol))));
-                    }
-                    DownloadStep::Join { protocol, number, .. } => {
-                        joining.push((protocol, Box::pin(self.connection(protocol, number))));
-                    }
-                }
-            }
-            if lock(&shared.plan).left() == 0 {
-                break Ok(());
-            }
-            if let Some(error) = shared.failed.get() {
-                break Err(Error::Local(Arc::clone(error)));
-            }
-            tokio::select! {
-                biased;
-                (id, result) = first_of(&mut runs) => match result {
-                    Ok(()) => lock(&shared.plan).handle_end(id),
-                    Err(error) => {
-                        let quiet = clock().saturating_duration_since(lock(&shared.plan).arrived());
-                        match error {
-                            // Others may have brought more meanwhile.
-                            Error::Stalled(limit) if quiet < limit => lock(&shared.plan).handle_end(id),
-                            error => break Err(error),
-                        }
-                    }
-                },
-                (protocol, connection) = joined(&mut joining) => {
-                    let machine = &mut self.connections.machine();
-                    lock(&shared.plan).handle_join(clock(), machine, protocol, connection);
-                }
-                () = shared.bell.notified() => {}
-                () = tokio::time::sleep(tick) => {}
-            }
-        };
-        drop(runs);
+        let mut reading =
+            Reading { endpoint: self, file, shared: &shared, runs: Vec::new(), joining: Vec::new() };
+        let result = reading.complete(tick).await;
+        reading.runs.clear();
         // The file is closed before anybody hears of it.
         let result = result.and(shared.close().await);
         let (connections, twice) = lock(&shared.plan).connections_and_bytes_twice();
@@ -277,35 +236,92 @@ impl Endpoint {
             error => error,
         })
     }
+}
 
-    fn next_step(&self, shared: &Shared) -> Option<DownloadStep> {
-        let keeps_up = shared.keeps_up();
-        lock(&shared.plan).poll(clock(), &mut self.connections.machine(), keeps_up)
+/// The READs of a download, and the connections that they are made on.
+struct Reading<'a> {
+    endpoint: &'a Endpoint,
+    file: &'a FileHandle,
+    shared: &'a Arc<Shared>,
+    runs: Vec<Run>,
+    joining: Vec<(Protocol, Joining<'a>)>,
+}
+
+impl Reading<'_> {
+    /// Does what the plan says, and looks at it every `tick`, until all has arrived.
+    async fn complete(&mut self, tick: Duration) -> Result<(), Error> {
+        loop {
+            while let Some(step) = self.next_step() {
+                self.apply(step);
+            }
+            if lock(&self.shared.plan).left() == 0 {
+                return Ok(());
+            }
+            if let Some(error) = self.shared.failed.get() {
+                return Err(Error::Local(Arc::clone(error)));
+            }
+            tokio::select! {
+                biased;
+                (id, result) = first_of(&mut self.runs) => self.handle_end(id, result)?,
+                (protocol, connection) = joined(&mut self.joining) => {
+                    let machine = &mut self.endpoint.connections.machine();
+                    lock(&self.shared.plan).handle_join(clock(), machine, protocol, connection);
+                }
+                () = self.shared.bell.notified() => {}
+                () = tokio::time::sleep(tick) => {}
+            }
+        }
+    }
+
+    fn next_step(&self) -> Option<DownloadStep> {
+        let keeps_up = self.shared.keeps_up();
+        lock(&self.shared.plan).poll(clock(), &mut self.endpoint.connections.machine(), keeps_up)
+    }
+
+    fn apply(&mut self, step: DownloadStep) {
+        match step {
+            DownloadStep::Read { connection, run, ranges } => {
+                self.runs.push(self.run(connection, run, ranges));
+            }
+            DownloadStep::Cancel(id) => self.runs.retain(|run| run.id != id),
+            DownloadStep::Join { protocol, number: 0, must_answer: true } => {
+                self.joining.push((protocol, Box::pin(self.endpoint.answering(protocol))));
+            }
+            DownloadStep::Join { protocol, number, .. } => {
+                self.joining.push((protocol, Box::pin(self.endpoint.connection(protocol, number))));
+            }
+        }
     }
 
     /// Begins to read ranges on a connection.
-    fn run(
-        &self,
-        file: &FileHandle,
-        shared: &Arc<Shared>,
-        connection: ConnectionId,
-        id: RunId,
-        ranges: RangeSet,
-    ) -> Run {
-        let path = self.connections.path(connection);
+    fn run(&self, connection: ConnectionId, id: RunId, ranges: RangeSet) -> Run {
+        let path = self.endpoint.connections.path(connection);
         let sink = RunSink {
-            shared: Arc::clone(shared),
+            shared: Arc::clone(self.shared),
             run: id,
             protocol: path.protocol,
-            connections: Arc::clone(&self.connections),
+            connections: Arc::clone(&self.endpoint.connections),
         };
         let task = Task {
-            transfer: Transfer::Download(Download::ranges(file, ranges)),
+            transfer: Transfer::Download(Download::ranges(self.file, ranges)),
             storage: Storage::Sink(Box::new(sink)),
             accepted: None,
             rate: None,
         };
         Run { id, future: Box::pin(async move { path.connection.start(task).done().await.map(drop) }) }
+    }
+
+    /// A run has ended: what it leaves, if that is no failure, others read.
+    fn handle_end(&self, id: RunId, result: Result<(), Error>) -> Result<(), Error> {
+        if let Err(error) = result {
+            let quiet = clock().saturating_duration_since(lock(&self.shared.plan).arrived());
+            // Others may have brought more meanwhile.
+            if !matches!(error, Error::Stalled(limit) if quiet < limit) {
+                return Err(error);
+            }
+        }
+        lock(&self.shared.plan).handle_end(id);
+        Ok(())
     }
 }
 

@@ -130,66 +130,33 @@ impl Fs {
     }
 
     async fn walk(&self, path: &[u8], last: Last) -> Result<Place, Error> {
-        if path.contains(&0) {
-            return Err(refused(Status::INVAL));
-        }
-        // The base itself has no name by which it could be removed or renamed.
-        let path = if path.is_empty() { b"." } else { path };
-        let mut is_directory = ends_as_directory(path);
-        let path = if path.starts_with(b"/") { path.to_vec() } else { [&self.base, path].join(&b'/') };
-        let mut rest = names(&path);
-        self.come_back(Vec::new(), &mut rest)?;
-        // The directories from the export's root down.
-        let mut above = vec![self.client.root()];
-        let (mut at, mut entry, mut links) = (None, None, 0);
-        while let Some(name) = rest.pop_front() {
-            let directory = *above.last().expect("the root stays");
+        let mut walk = self.begin_walk(path)?;
+        let (mut at, mut entry) = (None, None);
+        while let Some(name) = walk.rest.pop_front() {
+            let directory = walk.directory();
             (at, entry) = (None, None);
             match &name[..] {
                 b"." => continue,
-                b".." if above.len() > 1 => {
-                    above.pop();
-                    continue;
-                }
                 b".." => {
-                    let mut outside = names(self.client.export());
-                    outside.pop_back();
-                    self.come_back(outside.into(), &mut rest)?;
+                    self.leave_directory(&mut walk)?;
                     continue;
                 }
                 _ => {}
             }
-            let is_last = rest.is_empty();
+            let is_last = walk.rest.is_empty();
             let found = match self.client.lookup(directory, &name).await {
                 Ok(found) => found,
                 Err(error) if is_last && error.status() == Some(Status::NOENT) => {
+                    let is_directory = walk.is_directory;
                     return Ok(Place { at: Some((directory, name)), entry: None, is_directory });
                 }
                 Err(error) => return Err(error),
             };
-            let follows = !is_last || last == Last::Followed || (last == Last::Itself && is_directory);
+            let follows = !is_last || last == Last::Followed || (last == Last::Itself && walk.is_directory);
             match found.metadata.file_type {
-                FileType::Symlink if follows => {
-                    links += 1;
-                    if links > MOST_LINKS {
-                        return Err(Error::Local(Arc::new(io::Error::from(Errno::LOOP))));
-                    }
-                    let target = self.client.read_link(found.handle).await?;
-                    if target.len() > MAX_TARGET_BYTES {
-                        return Err(refused(Status::NAMETOOLONG));
-                    }
-                    if target.is_empty() {
-                        return Err(refused(Status::NOENT));
-                    }
-                    is_directory |= is_last && ends_as_directory(&target);
-                    names(&target).into_iter().rev().for_each(|name| rest.push_front(name));
-                    if target.starts_with(b"/") {
-                        above.truncate(1);
-                        self.come_back(Vec::new(), &mut rest)?;
-                    }
-                }
+                FileType::Symlink if follows => self.follow_link(&mut walk, found.handle).await?,
                 FileType::Directory => {
-                    above.push(found.handle);
+                    walk.above.push(found.handle);
                     (at, entry) = (Some((directory, name)), Some(found));
                 }
                 _ if !is_last => return Err(refused(Status::NOTDIR)),
@@ -197,10 +164,57 @@ impl Fs {
             }
         }
         if entry.is_none() {
-            let handle = *above.last().expect("the root stays");
+            let handle = walk.directory();
             entry = Some(Entry { handle, metadata: self.client.metadata(handle).await? });
         }
-        Ok(Place { at, entry, is_directory })
+        Ok(Place { at, entry, is_directory: walk.is_directory })
+    }
+
+    /// Starts at the export's root, with the names that lead from there.
+    fn begin_walk(&self, path: &[u8]) -> Result<Walk, Error> {
+        if path.contains(&0) {
+            return Err(refused(Status::INVAL));
+        }
+        // The base itself has no name by which it could be removed or renamed.
+        let path = if path.is_empty() { b"." } else { path };
+        let is_directory = ends_as_directory(path);
+        let path = if path.starts_with(b"/") { path.to_vec() } else { [&self.base, path].join(&b'/') };
+        let mut rest = names(&path);
+        self.come_back(Vec::new(), &mut rest)?;
+        Ok(Walk { rest, above: vec![self.client.root()], links: 0, is_directory })
+    }
+
+    /// Goes to the directory above, which may be outside the export.
+    fn leave_directory(&self, walk: &mut Walk) -> Result<(), Error> {
+        if walk.above.len() > 1 {
+            walk.above.pop();
+            return Ok(());
+        }
+        let mut outside = names(self.client.export());
+        outside.pop_back();
+        self.come_back(outside.into(), &mut walk.rest)
+    }
+
+    /// Puts the target of a symbolic link in the place of its name.
+    async fn follow_link(&self, walk: &mut Walk, link: FileHandle) -> Result<(), Error> {
+        walk.links += 1;
+        if walk.links > MOST_LINKS {
+            return Err(Error::Local(Arc::new(io::Error::from(Errno::LOOP))));
+        }
+        let target = self.client.read_link(link).await?;
+        if target.len() > MAX_TARGET_BYTES {
+            return Err(refused(Status::NAMETOOLONG));
+        }
+        if target.is_empty() {
+            return Err(refused(Status::NOENT));
+        }
+        walk.is_directory |= walk.rest.is_empty() && ends_as_directory(&target);
+        names(&target).into_iter().rev().for_each(|name| walk.rest.push_front(name));
+        if target.starts_with(b"/") {
+            walk.above.truncate(1);
+            self.come_back(Vec::new(), &mut walk.rest)?;
+        }
+        Ok(())
     }
 
     /// Takes the names that lead from a directory of the server to the export's root. Outside the export nothing else is known.
@@ -215,6 +229,25 @@ impl Fs {
             }
         }
         Ok(())
+    }
+}
+
+/// A path on the way to where it leads.
+struct Walk {
+    /// Names that are still to be looked up.
+    rest: VecDeque<Vec<u8>>,
+    /// The directories from the export's root down.
+    above: Vec<FileHandle>,
+    /// Symbolic links that were followed.
+    links: u32,
+    /// The path, or the target of a link that it ends with, can only be that of a directory.
+    is_directory: bool,
+}
+
+impl Walk {
+    /// Returns the directory that the next name is looked up in.
+    fn directory(&self) -> FileHandle {
+        *self.above.last().expect("the root stays")
     }
 }
 
