@@ -51,6 +51,23 @@ pub(crate) struct Known {
     pub(crate) seen_at: Instant,
 }
 
+impl Known {
+    /// Returns what is known after `before` was; `None` if that is newer.
+    pub(crate) fn following(mut self, before: &Self) -> Option<Self> {
+        // Of two calls at the same time the server may have run the later one first.
+        let is_after = self.call < before.call && self.metadata.ctime > before.metadata.ctime;
+        // A later call has told more.
+        let is_before = self.asked_at < before.seen_at && self.metadata.ctime < before.metadata.ctime;
+        if self.call < before.call && !is_after || is_before {
+            return None;
+        }
+        if is_after {
+            (self.call, self.asked_at) = (before.call, before.asked_at);
+        }
+        Some(self)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) handle: SharedHandle,

@@ -60,6 +60,42 @@ impl Place {
     }
 }
 
+impl Walk {
+    /// Enters a directory, unless the walk is in it already: a server may show one inside itself.
+    fn enter(&mut self, node: NodeId, path: Vec<u8>) {
+        let is_new = self.directories.iter().all(|place| place.node != node);
+        if is_new && path.len() <= LONGEST_PATH {
+            self.directories.push(Place::new(node, path));
+        }
+    }
+
+    /// Leaves the directory that it is in.
+    fn leave(&mut self) -> Option<Next> {
+        self.directories.pop();
+        Some(Next::Again)
+    }
+}
+
+/// A name that a walk comes to.
+struct Visit {
+    /// The walk's first call.
+    first: CallId,
+    /// What [`Wanted`] says of its path.
+    wants: bool,
+    may_hold: bool,
+    /// It was asked for already.
+    has_asked: bool,
+}
+
+/// What a walk does with what a name leads to.
+enum Act {
+    Pass,
+    Ask(Question),
+    Enter(NodeId),
+    Keep(NodeId),
+    Fetch(NodeId),
+}
+
 impl Hoard {
     /// Returns when to walk next.
     pub(super) fn next_walk(&self) -> Option<Instant> {
@@ -140,20 +176,15 @@ impl<S: Store> Cache<S> {
         let first = walk.first;
         let place = walk.directories.last_mut()?;
         let (node, has_asked) = (place.node, place.has_asked);
-        let done = |walk: &mut Walk| {
-            walk.directories.pop();
-            Some(Next::Again)
+        let found = self.tree.objects.get(node).filter(|object| !object.over);
+        let Some((object, directory)) = found.and_then(|it| Some((it, it.directory()?))) else {
+            return walk.leave();
         };
-        let Some(object) = self.tree.objects.get(node).filter(|object| !object.over) else {
-            return done(walk);
-        };
-        let Some(directory) = object.directory() else { return done(walk) };
-        let handle = object.handle();
         if !place.is_listed {
             if directory.complete.as_ref().is_none_or(|complete| complete.call < first) {
                 // Asked in vain: it cannot be listed.
                 if has_asked {
-                    return done(walk);
+                    return walk.leave();
                 }
                 place.has_asked = true;
                 return Some(Next::List(node));
@@ -162,51 +193,51 @@ impl<S: Store> Cache<S> {
             self.keep_hoarded(node);
             return Some(Next::Again);
         }
-        let Some((name, edge)) = after(directory, place.after.as_deref()) else { return done(walk) };
+        let handle = object.handle();
+        let Some((name, edge)) = after(directory, place.after.as_deref()) else { return walk.leave() };
         let (name, path) = (name.to_vec(), join(&place.path, name));
         let (wants, may_hold) = (wanted.wants(&path), wanted.may_hold(&path));
         let seen = if wants || may_hold { self.look_at(handle, &name, edge) } else { Seen::Nothing };
-        let asked = match seen {
-            Seen::Nothing => None,
-            Seen::Unknown(question) => Some(question),
-            Seen::Object(node, known) => {
-                let object = self.tree.objects.get(node)?;
-                match &object.kind {
-                    Kind::Directory(_) if may_hold => {
-                        (place.after, place.has_asked) = (Some(name), false);
-                        let is_new = walk.directories.iter().all(|place| place.node != node);
-                        if is_new && path.len() <= LONGEST_PATH {
-                            walk.directories.push(Place::new(node, path));
-                        }
-                        return Some(Next::Again);
-                    }
-                    Kind::File(_) if wants && known.call < first && !has_asked => {
-                        Some(Question::Getattr(object.handle()))
-                    }
-                    Kind::File(_) if wants => {
-                        self.keep_hoarded(node);
-                        self.prefetch.hoard.whole = Some((Whole { node, next: 0 }, path));
-                        None
-                    }
-                    Kind::Link(None) if wants => Some(Question::Readlink(object.handle())),
-                    Kind::Link(_) if wants => {
-                        self.keep_hoarded(node);
-                        None
-                    }
-                    Kind::File(_) | Kind::Directory(_) | Kind::Link(_) | Kind::Other => None,
-                }
-            }
-        };
+        let visit = Visit { first, wants, may_hold, has_asked };
+        let act = self.decide(&visit, seen)?;
         let place = walk.directories.last_mut()?;
-        match asked {
-            Some(question) if !has_asked => {
+        let act = match act {
+            Act::Ask(question) if !has_asked => {
                 place.has_asked = true;
-                Some(Next::Ask(question))
+                return Some(Next::Ask(question));
             }
-            _ => {
-                (place.after, place.has_asked) = (Some(name), false);
-                Some(Next::Again)
+            act => act,
+        };
+        (place.after, place.has_asked) = (Some(name), false);
+        match act {
+            Act::Enter(node) => walk.enter(node, path),
+            Act::Keep(node) => self.keep_hoarded(node),
+            Act::Fetch(node) => {
+                self.keep_hoarded(node);
+                self.prefetch.hoard.whole = Some((Whole { node, next: 0 }, path));
             }
+            Act::Ask(_) | Act::Pass => {}
         }
+        Some(Next::Again)
+    }
+
+    /// Says what a walk does with what a name leads to; `None` if that is not there any more.
+    fn decide(&self, visit: &Visit, seen: Seen) -> Option<Act> {
+        let (node, known) = match seen {
+            Seen::Nothing => return Some(Act::Pass),
+            Seen::Unknown(question) => return Some(Act::Ask(question)),
+            Seen::Object(node, known) => (node, known),
+        };
+        let object = self.tree.objects.get(node)?;
+        Some(match &object.kind {
+            Kind::Directory(_) if visit.may_hold => Act::Enter(node),
+            Kind::File(_) if visit.wants && known.call < visit.first && !visit.has_asked => {
+                Act::Ask(Question::Getattr(object.handle()))
+            }
+            Kind::File(_) if visit.wants => Act::Fetch(node),
+            Kind::Link(None) if visit.wants => Act::Ask(Question::Readlink(object.handle())),
+            Kind::Link(_) if visit.wants => Act::Keep(node),
+            Kind::File(_) | Kind::Directory(_) | Kind::Link(_) | Kind::Other => Act::Pass,
+        })
     }
 }

@@ -597,11 +597,7 @@ impl<S: Store> Cache<S> {
         }
         let Some(node) = self.tree.objects.node(&handle) else { return Ok(Taken::Done) };
         let size = self.tree.objects.get(node).map_or(0, |object| object.known.metadata.size);
-        let Some(run) =
-            self.tree.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
-        else {
-            return Ok(Taken::Done);
-        };
+        let Some(run) = self.listing_run(node) else { return Ok(Taken::Done) };
         let entries = run.listing.handle_results(results).map_err(Self::listing_failed)?;
         let is_first = run.pages == 0;
         let under = if is_first { before } else { run.under.take() };
@@ -613,47 +609,59 @@ impl<S: Store> Cache<S> {
             let reason = "the directory has more names than its size allows, or does not end";
             return Err(Taken::Failed(Failure::Listing(TransferError::NoProgress { procedure, reason })));
         }
-        for DirEntry { name, fileid, metadata, handle, .. } in entries {
-            let name = Name::from(name);
-            if let (Some(handle), Some(metadata)) = (handle, metadata) {
-                self.observe(handle, metadata, id, call);
-                if let Some(found) = self.tree.objects.node(&handle) {
-                    self.tree.adopt(node, &name, found);
-                }
-            }
-            let target = match handle {
-                Some(handle) => Target::Handle(self.tree.objects.share(handle), fileid),
-                None => Target::Listed(fileid),
-            };
-            if let Some(run) =
-                self.tree.objects.get_mut(node).and_then(Object::directory_mut).and_then(|it| it.run.as_mut())
-            {
-                run.names.insert(name, target);
-            }
+        for entry in entries {
+            self.take_entry(id, call, node, entry);
         }
-        let object = self.tree.objects.get(node).expect("it was just there");
-        let Some(run) = object.directory().and_then(|it| it.run.as_ref()) else { return Ok(Taken::Done) };
-        if !run.listing.is_done() {
+        let Some(run) = self.listing_run(node) else { return Ok(Taken::Done) };
+        if run.listing.is_done() {
+            self.complete_listing(node);
+        } else {
             let waiters: Vec<OperationId> = call.waiters.iter().copied().collect();
             self.list_next(None, node);
             for waiter in waiters {
                 self.list_next(Some(waiter), node);
             }
-            return Ok(Taken::Done);
-        }
-        let (is_proven, now) =
-            (self.tree.freshness.proves(run.begun, object.known.metadata.ctime), self.tree.now());
-        if let Some(directory) = self.tree.objects.get_mut(node).and_then(Object::directory_mut)
-            && let Some(run) = directory.run.take()
-        {
-            let Run { first, begun, under, names, .. } = *run;
-            let proven = under.filter(|_| is_proven);
-            let told: Vec<SharedHandle> = names.values().filter_map(Target::handle).cloned().collect();
-            directory.learn_all(names, Source { call: first, asked_at: begun, seen_at: now, proven });
-            self.tree.changed(node);
-            self.saw_all(first, &told);
         }
         Ok(Taken::Done)
+    }
+
+    /// Returns the listing of a directory that is under way.
+    fn listing_run(&mut self, node: NodeId) -> Option<&mut Run> {
+        self.tree.objects.get_mut(node).and_then(Object::directory_mut)?.run.as_deref_mut()
+    }
+
+    /// Takes in a name of the page of a listing that a call brought, and what it leads to.
+    fn take_entry(&mut self, id: CallId, call: &Call, node: NodeId, entry: DirEntry) {
+        let DirEntry { name, fileid, metadata, handle, .. } = entry;
+        let name = Name::from(name);
+        if let (Some(handle), Some(metadata)) = (handle, metadata) {
+            self.observe(handle, metadata, id, call);
+            if let Some(found) = self.tree.objects.node(&handle) {
+                self.tree.adopt(node, &name, found);
+            }
+        }
+        let target = match handle {
+            Some(handle) => Target::Handle(self.tree.objects.share(handle), fileid),
+            None => Target::Listed(fileid),
+        };
+        if let Some(run) = self.listing_run(node) {
+            run.names.insert(name, target);
+        }
+    }
+
+    /// The last page has come: what the pages told is now what is known of the directory's names.
+    fn complete_listing(&mut self, node: NodeId) {
+        let now = self.tree.now();
+        let Some(object) = self.tree.objects.get_mut(node) else { return };
+        let ctime = object.known.metadata.ctime;
+        let Some(directory) = object.directory_mut() else { return };
+        let Some(run) = directory.run.take() else { return };
+        let Run { first, begun, under, names, .. } = *run;
+        let proven = under.filter(|_| self.tree.freshness.proves(begun, ctime));
+        let told: Vec<SharedHandle> = names.values().filter_map(Target::handle).cloned().collect();
+        directory.learn_all(names, Source { call: first, asked_at: begun, seen_at: now, proven });
+        self.tree.changed(node);
+        self.saw_all(first, &told);
     }
 
     /// A listing is one answer: what its first page told is used for as long as what the last one did.
@@ -681,8 +689,7 @@ impl<S: Store> Cache<S> {
     fn take_rejection(&mut self, call: &Call, rejection: Rejection) -> Taken {
         let Question::Page(handle) = &call.question else { return Taken::Failed(Failure::Protocol) };
         let Some(node) = self.tree.objects.node(handle) else { return Taken::Done };
-        let directory = self.tree.objects.get_mut(node).and_then(Object::directory_mut);
-        let Some(run) = directory.and_then(|directory| directory.run.as_mut()) else { return Taken::Done };
+        let Some(run) = self.listing_run(node) else { return Taken::Done };
         match run.listing.handle_rejection(rejection) {
             Ok(()) => {
                 self.list_next(None, node);

@@ -1,6 +1,7 @@
 //! What an operation needs next: an answer, or a call.
 
 use std::{
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -183,13 +184,18 @@ impl<S: Store> Cache<S> {
                 Target::Listed(_) => {}
             }
         }
+        self.confirm_name(id, directory, name, edge.as_ref())
+    }
+
+    /// Asks for a name, unless it is enough to ask for its directory.
+    fn confirm_name(&mut self, id: OperationId, directory: NodeId, name: &Name, edge: Option<&Edge>) -> Step {
+        let Some(parent) = self.tree.objects.get(directory) else { return Some(Err(Failure::Stale)) };
+        let handle = parent.handle();
         // That the directory has not changed is enough for a name that was not there.
-        let is_proven = |edge: &Edge| {
-            edge.target == Target::Absent
-                && edge.source.holds(&self.tree.objects.by_node[&directory].known.metadata)
-        };
+        let is_proven =
+            |edge: &Edge| edge.target == Target::Absent && edge.source.holds(&parent.known.metadata);
         let must_revalidate = self.operations.get(&id).is_some_and(|operation| operation.must_revalidate);
-        if edge.as_ref().is_some_and(is_proven) && !must_revalidate {
+        if edge.is_some_and(is_proven) && !must_revalidate {
             self.ask(Some(id), Question::Getattr(handle), CallId(0));
             None
         } else {
@@ -359,24 +365,8 @@ impl<S: Store> Cache<S> {
         let (handle, size) = (object.handle(), object.known.metadata.size);
         let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
         let is_confirmed = object.known.call >= first && held.doubt.is_none() && matches!(leads, Leads::Here);
-        let is_bare = object.open == 0 && held.present.is_empty();
         if is_confirmed || self.takes_stale(id) {
-            self.count_stale(!is_confirmed);
-            if is_confirmed {
-                self.tree.confirm_open(node, begun);
-            }
-            let open = OpenId(self.calls.number());
-            // A front that drops what it has read has nothing of what was held, which may change as it likes then.
-            let is_begun_again = is_confirmed && is_bare;
-            let keep_cache = !is_confirmed || self.tree.takes_pages(node, open) && !is_begun_again;
-            self.tree.objects.touch(node);
-            if let Some(object) = self.tree.objects.get_mut(node) {
-                object.open += 1;
-                object.front.wanted = true;
-                object.front.given &= !is_begun_again;
-            }
-            self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
-            return Some(Ok(Answer::Opened { open, keep_cache }));
+            return Some(Ok(self.open_file(node, is_confirmed.then_some(begun))));
         }
         if self.calls.since(first).any(|(_, call)| call.waiters.contains(&id)) {
             return None;
@@ -401,12 +391,35 @@ impl<S: Store> Cache<S> {
         None
     }
 
+    /// Opens a file as it is known; `confirmed` is the beginning of the operation that has confirmed that, if one has.
+    fn open_file(&mut self, node: NodeId, confirmed: Option<Instant>) -> Answer {
+        let is_bare =
+            |object: &Object| object.open == 0 && object.held().is_some_and(|held| held.present.is_empty());
+        // A front that drops what it has read has nothing of what was held, which may change as it likes then.
+        let is_begun_again = confirmed.is_some() && self.tree.objects.get(node).is_some_and(is_bare);
+        self.count_stale(confirmed.is_none());
+        if let Some(begun) = confirmed {
+            self.tree.confirm_open(node, begun);
+        }
+        let open = OpenId(self.calls.number());
+        let keep_cache = confirmed.is_none() || self.tree.takes_pages(node, open) && !is_begun_again;
+        self.tree.objects.touch(node);
+        if let Some(object) = self.tree.objects.get_mut(node) {
+            object.open += 1;
+            object.front.wanted = true;
+            object.front.given &= !is_begun_again;
+        }
+        self.opens.insert(open, Open { node, next: 0, ahead: 1, in_order: 0 });
+        Answer::Opened { open, keep_cache }
+    }
+
     fn step_read(&mut self, id: OperationId, open: OpenId, offset: u64, count: u32) -> Step {
         let Some(&Open { node, ahead, .. }) = self.opens.get(&open) else { return Some(Err(Failure::Stale)) };
         self.tree.was_used(open, node);
-        let begun = self.operations.get(&id)?.begun;
         let Some(object) = self.tree.objects.get(node) else { return Some(Err(Failure::Stale)) };
-        let Some(held) = object.held() else { return Some(Err(Failure::WrongKind)) };
+        if object.held().is_none() {
+            return Some(Err(Failure::WrongKind));
+        }
         let size = object.known.metadata.size;
         let end = offset.saturating_add(count.into());
         // Where a front believes that there is more it would take what it is given for the end, or for the beginning of a hole.
@@ -417,6 +430,20 @@ impl<S: Store> Cache<S> {
         if offset >= end {
             return Some(Ok(Answer::Data(Vec::new())));
         }
+        self.read_held(id, node, offset..end, ahead)
+    }
+
+    /// Reads bytes of a file that are held, and fetches those that are not.
+    fn read_held(
+        &mut self,
+        id: OperationId,
+        node: NodeId,
+        Range { start: offset, end }: Range<u64>,
+        ahead: u32,
+    ) -> Step {
+        let begun = self.operations.get(&id)?.begun;
+        let object = self.tree.objects.get(node)?;
+        let (held, size) = (object.held()?, object.known.metadata.size);
         let grains = offset / GRAIN_BYTES..(end - 1) / GRAIN_BYTES + 1;
         let (is_over, stale) = (object.over, self.takes_stale(id));
         // What was read by another open is as good as what this one asks for itself: they share what the front keeps.

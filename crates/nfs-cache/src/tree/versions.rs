@@ -27,7 +27,7 @@ impl<S: Store> Tree<S> {
     ) {
         self.freshness.observe(metadata.ctime);
         self.counts_links |= metadata.file_type == FileType::Regular && metadata.links > 0;
-        let mut known = Known { metadata, call: id, asked_at: begun, seen_at: self.freshness.now() };
+        let known = Known { metadata, call: id, asked_at: begun, seen_at: self.freshness.now() };
         let Some((node, object)) = self.objects.at(&handle) else {
             // A late reply does not bring back what the server has forgotten meanwhile: whoever needs the file asks again.
             if id >= self.gone_before {
@@ -36,16 +36,7 @@ impl<S: Store> Tree<S> {
             return;
         };
         let before = object.known;
-        // Of two calls at the same time the server may have run the later one first.
-        let is_after = id < before.call && metadata.ctime > before.metadata.ctime;
-        if is_after {
-            (known.call, known.asked_at) = (before.call, before.asked_at);
-        }
-        // A later call has told more.
-        let is_before = begun < before.seen_at && metadata.ctime < before.metadata.ctime;
-        if id < before.call && !is_after || is_before {
-            return;
-        }
+        let Some(known) = known.following(&before) else { return };
         let is_same_kind =
             before.metadata.file_type == metadata.file_type && before.metadata.fileid == metadata.fileid;
         let change = match change(&before.metadata, &metadata) {
