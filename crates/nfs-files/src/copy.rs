@@ -19,6 +19,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::BTreeMap,
     fmt::Display,
+    io,
     rc::Rc,
     time::Duration,
 };
@@ -30,7 +31,7 @@ use self::{
     resume::{completed::Done, state},
     schedule::{Begun, Class, JOBS, Limits, Load, Loads, Queue},
     source::{FIFO, Kind, Node, Rest, leads_out},
-    sync::Syncing,
+    sync::{Alone, Syncing},
     written::Written,
 };
 pub use self::{
@@ -222,6 +223,8 @@ struct Run<'a> {
     most: Cell<usize>,
     /// Looks whether directories on servers are still where they were when they were filled, which nothing waits for.
     looks: RefCell<FuturesUnordered<LocalBoxFuture<'a, Result<()>>>>,
+    /// Where a sync keeps others out.
+    alone: RefCell<Option<Alone>>,
 }
 
 /// Copies everything asked for.
@@ -274,6 +277,7 @@ async fn copy_all<'a>(copy: &'a Options, context: Context<'a>, told: &'a Countin
         marked,
         most,
         looks,
+        alone: RefCell::default(),
     };
     let ended = match plan {
         plan::Plan::Stream(node, output) => run.to_output(&node, &output).await,
@@ -350,7 +354,7 @@ fn open_done(copy: &Options, context: Context<'_>, key: &[u8], works: &[Work]) -
             context.events.tell(&Event::Warning(Warning::NotResumableBesideAnother))?;
             Ok(None)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let text = "another nfsw is copying the same to the same place; wait for it, or stop it";
             Err(Error::other(text))
         }
@@ -608,6 +612,7 @@ impl Run<'_> {
             return Err(Error::other(text));
         }
         let Some(name) = name else {
+            self.enter_alone(&frame.place, is_named)?;
             return Ok(Rc::clone(frame));
         };
         let _turn = self.turn(frame, name).await?;
@@ -624,6 +629,7 @@ impl Run<'_> {
             .place
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
+        self.enter_alone(&place, is_named)?;
         let is_new_here = self.claim_directory(frame, &place)?;
         let is_changed =
             !self.copy.dry_run && place.remove_left(&self.copy.state, &self.tags, is_new_here).await;
@@ -662,6 +668,27 @@ impl Run<'_> {
             self.marked.borrow_mut().push(Rc::clone(&made));
         }
         Ok(made)
+    }
+
+    /// Keeps other syncs of this user out of the destination of a sync, if it is on this machine: there they would write the same files.
+    fn enter_alone(&self, place: &Place, is_named: bool) -> Result<()> {
+        let (true, Place::Local { directory, .. }) = (is_named && self.sync.is_some(), place) else {
+            return Ok(());
+        };
+        if self.copy.shard.is_some() || self.copy.dry_run {
+            return Ok(());
+        }
+        match Alone::enter(&self.copy.state, directory) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let text = "another nfsw is copying into this directory; wait for it, or stop it";
+                Err(Error::other(format!("{}: {text}", place.own_name().shown)).that_ends_run())
+            }
+            // Nobody is kept out where this user has no place for that.
+            entered => {
+                self.alone.replace(entered.ok());
+                Ok(())
+            }
+        }
     }
 
     /// Refuses a directory that was there, and is filled under another name already. Whether this run enters it for the first time.

@@ -55,8 +55,9 @@ const LATE: Duration = Duration::from_secs(1);
 /// Wrong guesses whose answers wait; further ones are not answered.
 const MAX_LATE: usize = 64;
 
-/// Handshakes a second for which keys are computed: a tenth of a slow processor. Further ones are dropped, and tried again.
-const MAX_HANDSHAKES: u32 = 200;
+/// Handshakes a second for which keys are computed, of each kind: all of them are a tenth of a slow processor. Further ones are dropped, and
+/// tried again.
+const MAX_HANDSHAKES: u32 = 80;
 
 /// Sessions of one member. Where there are as many, one that is silent ends for another, and nobody gets one while none is:
 /// commands that run at once do not end each other's sessions.
@@ -137,8 +138,19 @@ pub struct Sharer {
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     /// Handshakes in the second since.
-    handshakes: (Instant, u32),
+    handshakes: BTreeMap<Greeter, (Instant, u32)>,
     next_number: u16,
+}
+
+/// Who begins a handshake. Many of one kind leave those of the others their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Greeter {
+    /// Who may have another address than it says.
+    Anybody,
+    /// Who receives at its address, and proves to have a code.
+    Validated,
+    /// Who names a member.
+    Member,
 }
 
 /// A member, and what was said to it.
@@ -196,7 +208,7 @@ impl Sharer {
             guesses: BTreeMap::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
-            handshakes: (now, 0),
+            handshakes: BTreeMap::new(),
             next_number: 1 + u16::from_be_bytes(crate::random()) % MAX_FIRST_NUMBER,
         }
     }
@@ -399,7 +411,7 @@ impl Sharer {
             return Some(Datagram::Refusal { attempt, reason }.encode());
         };
         let code = code.clone();
-        self.may_compute(now).then(|| {
+        self.may_compute(now, Greeter::Anybody).then(|| {
             let (share, _) = answer(&code, &self.secret, share);
             Datagram::Offer { attempt, cookie, share }.encode()
         })
@@ -429,7 +441,7 @@ impl Sharer {
             .find(|it| it.code.as_ref().is_some_and(|code| code.number() == number))
             .map(|it| it.id);
         let Some(id) = id else { return Some(refusal) };
-        if !self.may_compute(now) {
+        if !self.may_compute(now, Greeter::Validated) {
             return None;
         }
         let Member { code, key: user, .. } = self.members.get(&id)?.member.clone();
@@ -479,7 +491,7 @@ impl Sharer {
             return again;
         }
         let has_ended = self.members.get(&id).is_none_or(|held| held.has_ended);
-        if !has_ended && !self.has_room(now, id) || !self.may_compute(now) {
+        if !has_ended && !self.has_room(now, id) || !self.may_compute(now, Greeter::Member) {
             return None;
         }
         let mut noise = Handshake::answer_member(&self.identity, key, &attempt);
@@ -581,8 +593,8 @@ impl Sharer {
     }
 
     /// Whether keys may be computed for one more handshake.
-    fn may_compute(&mut self, now: Instant) -> bool {
-        let (since, count) = &mut self.handshakes;
+    fn may_compute(&mut self, now: Instant, greeter: Greeter) -> bool {
+        let (since, count) = self.handshakes.entry(greeter).or_insert((now, 0));
         if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
             (*since, *count) = (now, 0);
         }

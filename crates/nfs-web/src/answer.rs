@@ -18,6 +18,7 @@ use hyper::{
 };
 use nfs_wireless_server::nfs_wire::Status;
 use percent_encoding::percent_decode;
+use tokio::sync::Semaphore;
 
 use crate::{
     archive,
@@ -180,13 +181,14 @@ fn zip(site: &Site, member: &Member, found: Found, method: &Method) -> Response<
     let body = if method == Method::HEAD {
         empty()
     } else {
-        let Ok(permit) = Arc::clone(&site.archives).try_acquire_owned() else {
+        let permit = |of: &Arc<Semaphore>| Arc::clone(of).try_acquire_owned();
+        let (Ok(own), Ok(permit)) = (permit(&member.archives), permit(&site.archives)) else {
             let mut response =
                 text(StatusCode::SERVICE_UNAVAILABLE, "too many archives are being made; try again later\n");
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
             return response;
         };
-        archive::body(Arc::clone(&member.files), found.node, name, permit)
+        archive::body(Arc::clone(&member.files), found.node, name, [own, permit])
     };
     let mut response = content(StatusCode::OK, "application/zip", body);
     if let Ok(value) = disposition(Handling::Keep, &shown).parse() {

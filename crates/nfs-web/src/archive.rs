@@ -8,6 +8,7 @@ use std::{
     io::{self, Write},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -21,7 +22,11 @@ use nfs_wireless_server::{
     nfs3_types::nfs3::{fattr3, nfstime3},
     vfs::{EndOfFile, NodeId},
 };
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::timeout,
+};
 use zip::{
     CompressionMethod, DateTime, ZipWriter,
     write::{FullFileOptions, StreamWriter},
@@ -35,6 +40,9 @@ use crate::{
 /// Bytes that are sent at once, and how many such pieces wait.
 const PIECE_BYTES: usize = 64 << 10;
 const QUEUE: usize = 2;
+
+/// How long a browser may take nothing.
+const STALLED: Duration = Duration::from_secs(120);
 
 /// Bytes that are read at once.
 const READ_BYTES: u32 = 256 << 10;
@@ -54,11 +62,16 @@ const MODE_BITS: u32 = 0o777;
 /// The field of times since 1970 in the extra data of an entry (Info-ZIP's "UT").
 const EXTENDED_TIMESTAMP: u16 = 0x5455;
 
-/// Makes an archive of a folder, with its name before all paths in it. The permit is given back at the end.
-pub(crate) fn body(files: Arc<dyn Vfs>, folder: NodeId, name: Vec<u8>, permit: OwnedSemaphorePermit) -> Body {
+/// Makes an archive of a folder, with its name before all paths in it. The permits are given back at the end.
+pub(crate) fn body(
+    files: Arc<dyn Vfs>,
+    folder: NodeId,
+    name: Vec<u8>,
+    permits: [OwnedSemaphorePermit; 2],
+) -> Body {
     let (sender, mut receiver) = mpsc::channel(QUEUE);
     tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+        let _permits = permits;
         if let Err(error) = write(&*files, folder, name, sender.clone()) {
             // Whoever went away does not need to hear it.
             let _ = sender.blocking_send(Err(error));
@@ -83,10 +96,13 @@ impl Sink {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        self.queue.blocking_send(Ok(piece.into())).map_err(|_| {
+        // Whoever takes nothing for long keeps a processor from others.
+        let sent = Handle::current().block_on(timeout(STALLED, self.queue.send(Ok(piece.into()))));
+        if !matches!(sent, Ok(Ok(()))) {
             self.has_failed.set(true);
-            io::ErrorKind::BrokenPipe.into()
-        })
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(())
     }
 }
 

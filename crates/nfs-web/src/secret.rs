@@ -24,6 +24,13 @@ pub(crate) struct Key {
     tickets: Zeroizing<[u8; 32]>,
 }
 
+impl Key {
+    /// Whether it is made from this secret, which is no visitor's.
+    pub(crate) fn is_of(&self, secret: &Secret) -> bool {
+        self.secret.0 == secret.0
+    }
+}
+
 impl Secret {
     /// Draws one.
     pub fn draw() -> Self {

@@ -65,6 +65,9 @@ const KNOWN_TIME: Duration = Duration::from_secs(2);
 /// How long an address is tried alone before the next one of the same host is, too: the Connection Attempt Delay of RFC 8305 §5.
 const ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
+/// How long it takes until addresses that have failed are tried again, while others are silent.
+const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
+
 /// How long one address may take to answer when a server is looked for that was known.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(4);
 
@@ -622,44 +625,49 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 /// Makes an attempt at one address after the other, until one has an answer. The next one begins when those before have failed, or after
-/// [`ADDRESS_DELAY`] (RFC 8305 §5). Without an answer the last failure counts, `nowhere` where there is none.
+/// [`ADDRESS_DELAY`] (RFC 8305 §5). While an address is silent, those that have failed are tried again: a server may be starting. Once all
+/// have failed the last failure counts, `nowhere` where there is none.
 async fn first_address<'a, T>(
     addresses: Vec<SocketAddr>,
     nowhere: Error,
     attempt: impl Fn(SocketAddr) -> Attempt<'a, T>,
 ) -> Result<T, Error> {
     let mut last = nowhere;
+    let begin = |address| (address, attempt(address));
     let mut waiting = addresses.into_iter();
-    let mut under_way = Vec::new();
+    let (mut under_way, mut failed) = (Vec::new(), Vec::new());
     loop {
-        under_way.extend(waiting.next().map(&attempt));
+        under_way.extend(waiting.next().map(begin));
         if under_way.is_empty() {
             return Err(last);
         }
-        let ended = first_ended(&mut under_way);
-        let result = if waiting.len() == 0 {
-            ended.await
-        } else {
-            match tokio::time::timeout(ADDRESS_DELAY, ended).await {
-                Ok(result) => result,
-                Err(_) => continue,
+        let pause = if waiting.len() > 0 { ADDRESS_DELAY } else { ADDRESS_PAUSE };
+        let Ok((address, result)) = tokio::time::timeout(pause, first_ended(&mut under_way)).await else {
+            if waiting.len() == 0 {
+                under_way.extend(failed.drain(..).map(begin));
             }
+            continue;
         };
         match result {
             // Only an address that nobody answers on is a reason to try the next one.
-            Err(error @ Error::Unreachable { .. }) => last = error,
+            Err(error @ Error::Unreachable { .. }) => {
+                last = error;
+                failed.push(address);
+            }
             result => return result,
         }
     }
 }
 
 /// Waits until one of several attempts has ended, and takes it out.
-async fn first_ended<T>(under_way: &mut Vec<Attempt<'_, T>>) -> Result<T, Error> {
+async fn first_ended<T>(under_way: &mut Vec<(SocketAddr, Attempt<'_, T>)>) -> (SocketAddr, Result<T, Error>) {
     poll_fn(|context| {
         for at in 0..under_way.len() {
-            if let Poll::Ready(result) = under_way[at].as_mut().poll(context) {
+            let (address, attempt) = &mut under_way[at];
+            if let Poll::Ready(result) = attempt.as_mut().poll(context) {
+                let address = *address;
                 drop(under_way.swap_remove(at));
-                return Poll::Ready(result);
+                return Poll::Ready((address, result));
             }
         }
         Poll::Pending

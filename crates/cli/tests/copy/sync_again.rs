@@ -331,3 +331,43 @@ fn what_only_looks_like_a_leftover_is_not_passed_over_in_silence() {
     assert!(said.contains("1 skipped (partial), 1 failed"), "{said}");
     assert_eq!(common::names(&server.path("copy")), [".nfsw-incomplete", "f", "g"]);
 }
+
+/// The first run is not harmed by a second one, which says why it does nothing; and no run deletes what another one is writing.
+#[test]
+fn of_two_syncs_into_one_local_directory_the_second_is_refused() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("tree")).unwrap();
+    for number in 0..8 {
+        fs::write(server.path(&format!("tree/{number}")), noise(300_000)).unwrap();
+    }
+    fs::write(server.path("other"), noise(3_000_000)).unwrap();
+    let (source, target) = (server.url("/tree"), here.path().join("target"));
+    let target_text = target.to_str().unwrap();
+    for is_new in [true, false] {
+        let mut first = command(["sync", "--bwlimit", "8Mbit", &source, target_text]).spawn().unwrap();
+        until("the first one has begun", || fs::read_dir(&target).is_ok_and(|names| names.count() > 0));
+        let second = nfsw(["sync", &source, target_text]);
+        assert_eq!(second.status.code(), Some(1), "{}", stderr(&second));
+        assert!(
+            stderr(&second).contains("another nfsw is copying into this directory"),
+            "{}",
+            stderr(&second)
+        );
+        assert!(first.wait().unwrap().success(), "{is_new}");
+        assert_same_tree(&server.path("tree"), &target, true);
+        fs::remove_file(target.join("3")).unwrap();
+        fs::remove_file(target.join("4")).unwrap();
+    }
+    ok(["sync", &source, target_text]);
+    let mut copy = command(["cp", "--bwlimit", "8Mbit", &server.url("/other"), target_text]).spawn().unwrap();
+    until("it is being copied", || target.join(".other.nfsw-part").exists());
+    fs::write(target.join("surplus"), "").unwrap();
+    ok(["sync", "--delete", &source, target_text]);
+    assert!(!target.join("surplus").exists() && target.join(".other.nfsw-part").exists());
+    assert!(copy.wait().unwrap().success());
+    assert!(target.join("other").exists());
+    // What nobody is writing is surplus.
+    fs::write(target.join(".other.nfsw-part"), "").unwrap();
+    ok(["sync", "--delete", &source, target_text]);
+    assert_same_tree(&server.path("tree"), &target, true);
+}

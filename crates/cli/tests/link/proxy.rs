@@ -113,7 +113,10 @@ fn a_proxy_leads_to_a_link_local_address() {
         trap 'kill $(jobs -p)' EXIT
         $nfsw serve --listen '[fe80::1%v0]:20490' . > /dev/null &
         $nfsw link proxy --quiet --listen 127.0.0.1:12049 --to '[fe80::1%v0]:20490' > /dev/null &
-        $nfsw ls --transport udp --timeout 60s 'nfs://127.0.0.1:12049/?mountport=12049'";
+        for i in {1..100}; do
+            $nfsw ls --transport udp --timeout 60s 'nfs://127.0.0.1:12049/?mountport=12049' && exit
+            sleep 0.2
+        done";
     let mut command = Command::new("unshare");
     command.args(["--net", "bash", "-ec", script]).env("nfsw", common::program()).current_dir(&served);
     let output = command.output().unwrap();

@@ -31,7 +31,7 @@ use crate::{
     event::{Event, Name, Warning},
     find::Found,
     local::{Directory, Marked, StateHome, Times},
-    name::MARKER,
+    name::{MARKER, journal, temporary, user_of},
     url::Remote,
 };
 
@@ -200,6 +200,15 @@ impl Place {
             let _ = place.client.remove(place.handle, name).await;
         }
         !left.is_empty()
+    }
+
+    /// Whether a temporary name or journal belongs to a file that another run of this user is writing: on this machine it has it locked.
+    pub(super) fn is_being_written(&self, name: &[u8]) -> bool {
+        let (Self::Local { directory, .. }, Some(user)) = (self, user_of(name)) else { return false };
+        let is_locked = |name: &[u8]| {
+            directory.lock_there(name).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        is_locked(&temporary(user)) || is_locked(&journal(user))
     }
 
     /// Takes the mark of an unfinished copy off the directory, if it has it.

@@ -5,6 +5,8 @@ pub(in crate::copy) mod hard_links;
 
 use std::{
     cell::{Cell, RefCell},
+    fs::File,
+    io,
     rc::Rc,
 };
 
@@ -19,7 +21,7 @@ use super::{
 use crate::{
     error::Result,
     event::{Change, Name, NotDone, Skip, Warning},
-    local::Adjusted,
+    local::{Adjusted, Directory, StateHome},
 };
 
 /// How a sync differs from a copy.
@@ -44,6 +46,31 @@ pub enum Compare {
     Size,
     /// All of its bytes.
     Contents,
+}
+
+/// Keeps other syncs of this user out of a directory of this machine, while it is there.
+#[derive(Debug)]
+pub(super) struct Alone {
+    state: Directory,
+    name: Vec<u8>,
+    _lock: File,
+}
+
+impl Alone {
+    /// # Errors
+    /// `WouldBlock` while another run has the directory; why nothing can be kept.
+    pub(super) fn enter(state: &StateHome, directory: &Directory) -> io::Result<Self> {
+        let (state, (file_system, file)) = (state.open()?, directory.number());
+        let name = format!("sync-{file_system:x}-{file:x}").into_bytes();
+        let lock = state.lock(&name, 0o600)?;
+        Ok(Self { state, name, _lock: lock })
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.state.remove(&self.name);
+    }
 }
 
 /// The state of a sync.

@@ -11,6 +11,8 @@ enum Fate {
     Answer(u64),
     /// An answer that is a no.
     Refusal(u64),
+    /// Nobody is there for so many milliseconds, from the beginning on.
+    Starting(u64),
 }
 
 /// Makes attempts at addresses with these fates; returns what came of them, and after how many milliseconds.
@@ -34,6 +36,12 @@ async fn outcome(fates: &[Fate]) -> (Result<usize, Error>, u64) {
                     after(time).await;
                     Ok(at)
                 }
+                Fate::Starting(time) if begun.elapsed() < Duration::from_millis(time) => {
+                    let (source, protocol) =
+                        (Arc::new(io::ErrorKind::ConnectionRefused.into()), Protocol::Tcp);
+                    Err(Error::Unreachable { what: "the NFSv3 service", address, protocol, source })
+                }
+                Fate::Starting(_) => Ok(at),
                 Fate::Refusal(time) => {
                     after(time).await;
                     Err(Error::Mount { path: "/".into(), status: nfs_wire::MountStatus::ACCES })
@@ -47,7 +55,7 @@ async fn outcome(fates: &[Fate]) -> (Result<usize, Error>, u64) {
 
 #[tokio::test]
 async fn a_silent_address_delays_the_next_one_by_a_quarter_of_a_second() {
-    use Fate::{Answer, Gone, Refusal, Silence};
+    use Fate::{Answer, Gone, Refusal, Silence, Starting};
     // The address that answers, and when at the earliest. A machine that is busy may take seconds more.
     for (fates, expected) in [
         (&[Answer(600)][..], (0, 600)),
@@ -60,6 +68,9 @@ async fn a_silent_address_delays_the_next_one_by_a_quarter_of_a_second() {
         (&[Answer(400), Answer(10_000)], (0, 400)),
         (&[Answer(600), Silence], (0, 600)),
         (&[Answer(0), Answer(0)], (0, 0)),
+        // A server that is starting refuses for a while.
+        (&[Silence, Starting(2000)], (1, 2000)),
+        (&[Starting(2000), Silence, Silence], (0, 2000)),
     ] {
         let (result, time) = outcome(fates).await;
         assert_eq!(result.unwrap(), expected.0, "{fates:?}");

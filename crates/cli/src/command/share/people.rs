@@ -253,14 +253,17 @@ impl<'a> People<'a> {
             && let Some(member) = self.member(&self.listed[at])
         {
             let listed = &mut self.listed[at];
-            if text.contains('=') && person.below != listed.person.below {
+            let is_other = text.contains('=') && person.below != listed.person.below;
+            if is_other {
                 self.share.serve(member.id, files);
             } else {
                 person.below.clone_from(&listed.person.below);
             }
             listed.person = person;
             self.share.extend(member.id, until);
-            self.show_to_browser(&self.listed[at])?;
+            if is_other {
+                self.show_to_browser(&self.listed[at])?;
+            }
             return Ok(format!("{} may read until {}\n", self.listed[at].person.shown(), clock_time(until)));
         }
         let id = Some(self.share.invite(until, files));

@@ -249,6 +249,7 @@ impl Run<'_> {
         entries.retain(|(name, present)| {
             let path = below(frame.relative(), name);
             !self.tags.is_in_use(name)
+                && !frame.place.is_being_written(name)
                 && self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
         });
         if !entries.is_empty() {
