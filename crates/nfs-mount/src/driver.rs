@@ -90,18 +90,6 @@ pub(crate) async fn drive(
                 None => pending().await,
             }
         };
-        let space_told = async {
-            match &mut driver.space {
-                Some(asked) => asked.await,
-                None => pending().await,
-            }
-        };
-        let end_told = async {
-            match &mut ended {
-                Some(ended) => ended.await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             biased;
             // Before all else: it is due seldom, and others may be ready all the time.
@@ -114,17 +102,25 @@ pub(crate) async fn drive(
                     view.lock().cache.handle_reply(std::time::Instant::now(), call, outcome);
                 }
             }
-            end = end_told => {
+            end = if_any(&mut ended) => {
                 ended = Some(pending().boxed());
                 view.end(end);
             }
-            told = space_told => {
+            told = if_any(&mut driver.space) => {
                 view.lock().space.answer(told);
                 driver.space = None;
             }
             () = &mut beginning, if !has_begun => has_begun = true,
             () = due => {}
         }
+    }
+}
+
+/// Waits for what was begun, if anything was.
+async fn if_any<T>(begun: &mut Option<BoxFuture<'_, T>>) -> T {
+    match begun {
+        Some(begun) => begun.await,
+        None => pending().await,
     }
 }
 

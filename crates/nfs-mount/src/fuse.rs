@@ -121,13 +121,7 @@ impl FileSystem {
             }
             Operation::ReadDirectory { handle, offset, size, with_attributes } => {
                 let reader = DirectoryReader { node, handle, offset, room: size, with_attributes };
-                let mut inner = view.lock();
-                if let Some(entries) = inner.listing(reader) {
-                    return inner.send_listing(reader, answer, &entries);
-                }
-                drop(inner);
-                let reply = Reply::Directory(reader, answer);
-                view.begin(asker, reply, |cache, now| cache.list(now, node));
+                self.read_directory(asker, reader, answer);
             }
             Operation::ReleaseDirectory { handle } => {
                 view.lock().close_directory(handle);
@@ -135,13 +129,21 @@ impl FileSystem {
             }
             Operation::Space => view.ask_space(asker, Reply::Space(answer)),
             Operation::GetXattr { name: STATE, size } => self.state(node, size, answer),
-            Operation::GetXattr { name, .. } => {
-                // Programs that look for access lists and labels, as `ls -l` does, ask no more after the first file then.
-                answer.fail(if name.starts_with(b"user.") { Errno::NODATA } else { Errno::OPNOTSUPP });
-            }
+            Operation::GetXattr { name, .. } => answer.fail(no_xattr(name)),
             // The state is not listed: programs that copy extended attributes would keep what is no part of the file.
             Operation::ListXattr { size } => answer.xattr(b"", size),
         }
+    }
+
+    /// Goes on with a listing that was begun, or begins one.
+    fn read_directory(&self, asker: Asker, reader: DirectoryReader, answer: Answer) {
+        let mut inner = self.0.lock();
+        if let Some(entries) = inner.listing(reader) {
+            return inner.send_listing(reader, answer, &entries);
+        }
+        drop(inner);
+        let reply = Reply::Directory(reader, answer);
+        self.0.begin(asker, reply, |cache, now| cache.list(now, reader.node));
     }
 
     fn state(&self, node: NodeId, room: u32, answer: Answer) {
@@ -155,6 +157,12 @@ impl FileSystem {
             None => answer.fail(Errno::STALE),
         }
     }
+}
+
+/// Returns why a file has no such extended attribute.
+fn no_xattr(name: &[u8]) -> Errno {
+    // Programs that look for access lists and labels, as `ls -l` does, ask no more after the first file then.
+    if name.starts_with(b"user.") { Errno::NODATA } else { Errno::OPNOTSUPP }
 }
 
 /// Says how an object that is held relates to the server: `fresh` or `stale since TIME`, and of a file how much of it is held.

@@ -172,20 +172,12 @@ impl Export {
         Ok(match work.procedure() {
             None => self.mount(decode_path(arguments)?).await,
             Some(Procedure::Getattr) => {
-                let arguments: GETATTR3args = decode(arguments)?;
-                self.alone(self.getattr(&arguments.object).await)
+                self.alone(self.getattr(&decode::<GETATTR3args>(arguments)?.object).await)
             }
-            Some(Procedure::Access) => {
-                let arguments: ACCESS3args = decode(arguments)?;
-                self.alone(self.look(&arguments.object).await)
-            }
-            Some(Procedure::Fsinfo) => {
-                let arguments: FSINFO3args = decode(arguments)?;
-                self.alone(self.look(&arguments.fsroot).await)
-            }
+            Some(Procedure::Access) => self.alone(self.look(&decode::<ACCESS3args>(arguments)?.object).await),
+            Some(Procedure::Fsinfo) => self.alone(self.look(&decode::<FSINFO3args>(arguments)?.fsroot).await),
             Some(Procedure::Pathconf) => {
-                let arguments: PATHCONF3args = decode(arguments)?;
-                self.alone(self.look(&arguments.object).await)
+                self.alone(self.look(&decode::<PATHCONF3args>(arguments)?.object).await)
             }
             Some(Procedure::Fsstat) => {
                 let arguments: FSSTAT3args = decode(arguments)?;
@@ -196,14 +188,8 @@ impl Export {
                 let arguments: LOOKUP3args<'_> = decode(arguments)?;
                 self.lookup(&arguments.what.dir, arguments.what.name.as_ref()).await
             }
-            Some(Procedure::Readlink) => {
-                let arguments: READLINK3args = decode(arguments)?;
-                self.read_link(&arguments.symlink).await
-            }
-            Some(Procedure::Read) => {
-                let arguments: READ3args = decode(arguments)?;
-                self.read(&arguments).await
-            }
+            Some(Procedure::Readlink) => self.read_link(&decode::<READLINK3args>(arguments)?.symlink).await,
+            Some(Procedure::Read) => self.read(&decode::<READ3args>(arguments)?).await,
             Some(Procedure::Readdir) => {
                 let arguments: READDIR3args = decode(arguments)?;
                 self.list(&arguments.dir, arguments.cookie).await
