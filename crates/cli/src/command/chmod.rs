@@ -33,9 +33,10 @@ pub(super) async fn run(
     context: Context<'_>,
     reporter: &Reporter,
 ) -> anyhow::Result<()> {
+    let changes = Changes { arguments, context, reporter };
     for target in &arguments.targets {
         for found in find_all_or_report(context, target).await? {
-            if let Err(error) = tree(arguments, context, reporter, found).await {
+            if let Err(error) = changes.tree(found).await {
                 reporter.failed(error)?;
             }
         }
@@ -43,47 +44,62 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Changes what a target names and, if asked, everything below. Links below are left alone, as by chmod(1).
-async fn tree(
-    arguments: &ChmodArgs,
-    context: Context<'_>,
-    reporter: &Reporter,
-    top: Found,
-) -> anyhow::Result<()> {
-    // Without links, where what a link leads to can be moved.
-    let shown = top.remote.clone();
-    let real = if top.is_link() { real_if_exists(context, &top).await? } else { None };
-    let top = match real {
-        Some(real) => real,
-        None => follow(context, top).await?,
-    };
-    let chain = Chain::default().to(&top);
-    let top = Found { remote: shown, ..top };
-    change(arguments, reporter, &top).await?;
-    let mut next = (arguments.recursive && top.is_directory()).then_some((chain, top));
-    let mut pending = Pending::<Chain>::default();
-    while let Some((chain, directory)) = next.take() {
-        let directory = Rc::new(directory);
-        let mut listed = Children::of(&directory)?;
+/// One run's way of changing modes.
+#[derive(Clone, Copy)]
+struct Changes<'a> {
+    arguments: &'a ChmodArgs,
+    context: Context<'a>,
+    reporter: &'a Reporter,
+}
+
+impl Changes<'_> {
+    /// Changes what a target names and, if asked, everything below. Links below are left alone, as by chmod(1).
+    async fn tree(self, top: Found) -> anyhow::Result<()> {
+        let context = self.context;
+        // Without links, where what a link leads to can be moved.
+        let shown = top.remote.clone();
+        let real = if top.is_link() { real_if_exists(context, &top).await? } else { None };
+        let top = match real {
+            Some(real) => real,
+            None => follow(context, top).await?,
+        };
+        let chain = Chain::default().to(&top);
+        let top = Found { remote: shown, ..top };
+        self.change(&top).await?;
+        let mut next = (self.arguments.recursive && top.is_directory()).then_some((chain, top));
+        let mut pending = Pending::<Chain>::default();
+        while let Some((chain, directory)) = next.take() {
+            self.children(&mut pending, &chain, &Rc::new(directory)).await?;
+            next = next_below(&mut pending, context, self.reporter).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes what lies in a directory, and adds the directories in it to those that are to be visited. Nothing where its path leads
+    /// elsewhere by now.
+    async fn children(
+        self,
+        pending: &mut Pending<Chain>,
+        chain: &Chain,
+        directory: &Rc<Found>,
+    ) -> anyhow::Result<()> {
+        let Self { context, reporter, .. } = self;
+        let mut listed = Children::of(directory)?;
         // The look takes no round trip of its own.
         let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
         if !holds? {
-            next = next_below(&mut pending, context, reporter).await?;
-            continue;
+            return Ok(());
         }
         loop {
             let found = match part {
                 Ok(found) => found,
-                Err(error) => {
-                    reporter.failed(error)?;
-                    break;
-                }
+                Err(error) => return reporter.failed(error),
             };
             let is_no_link = |child: &Child| child.metadata.file_type != FileType::Symlink;
             let found: Vec<Child> = found.into_iter().filter(is_no_link).collect();
             let changes = stream::iter(&found).map(|child| async {
                 match chain.holds(context).await? {
-                    true => change(arguments, reporter, &directory.child(child.clone())).await,
+                    true => self.change(&directory.child(child.clone())).await,
                     false => Ok(()),
                 }
             });
@@ -96,63 +112,61 @@ async fn tree(
             drop(changes);
             let directories = found.into_iter().rev().filter(Child::is_directory);
             // Those that were added are visited.
-            if let Err(error) = pending.add(&chain, &directory, directories) {
-                reporter.failed(error)?;
-                break;
+            if let Err(error) = pending.add(chain, directory, directories) {
+                return reporter.failed(error);
             }
             if listed.is_done() {
-                break;
+                return Ok(());
             }
             part = listed.next(context).await;
         }
-        next = next_below(&mut pending, context, reporter).await?;
     }
-    Ok(())
-}
 
-async fn change(arguments: &ChmodArgs, reporter: &Reporter, found: &Found) -> anyhow::Result<()> {
-    let mut metadata = found.metadata;
-    let mut attempts = 0;
-    let mode = loop {
-        let mode = arguments.mode.apply(metadata.mode, found.is_directory(), local::umask());
-        if mode == metadata.mode {
-            break mode;
-        }
-        let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        let set = match arguments.mode {
-            ModeChange::Absolute(_) => found.client.set_attributes(found.handle, attributes).await,
-            // The new mode is that of a file that was as it was seen.
-            ModeChange::Symbolic(_) => {
-                found.client.set_attributes_if(found.handle, attributes, metadata.ctime).await
+    async fn change(self, found: &Found) -> anyhow::Result<()> {
+        let mut metadata = found.metadata;
+        let mut attempts = 0;
+        let mode = loop {
+            let mode = self.arguments.mode.apply(metadata.mode, found.is_directory(), local::umask());
+            if mode == metadata.mode {
+                break mode;
             }
-        };
-        match set {
-            Err(error) if has_status(&error, NfsStatus::NOT_SYNC) => {
-                attempts += 1;
-                if attempts == ATTEMPTS {
-                    let text = format!(
-                        "{}: changes all the time, so its mode cannot be changed by letters; give it in octal",
-                        found.remote
-                    );
+            let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+            let set = match self.arguments.mode {
+                ModeChange::Absolute(_) => found.client.set_attributes(found.handle, attributes).await,
+                // The new mode is that of a file that was as it was seen.
+                ModeChange::Symbolic(_) => {
+                    found.client.set_attributes_if(found.handle, attributes, metadata.ctime).await
+                }
+            };
+            match set {
+                Err(error) if has_status(&error, NfsStatus::NOT_SYNC) => {
+                    attempts += 1;
+                    if attempts == ATTEMPTS {
+                        let text = format!(
+                            "{}: changes all the time, so its mode cannot be changed by letters; give it in octal",
+                            found.remote
+                        );
+                        return Err(Failure::with(Exit::SomeFailed, text));
+                    }
+                    metadata = found.client.metadata(found.handle).await.at(&found.remote)?;
+                    continue;
+                }
+                set => set.at(&found.remote)?,
+            }
+            // Servers may leave these bits out without an error, as chmod(2) does.
+            if mode & SPECIAL_BITS != 0 {
+                let kept = found.client.metadata(found.handle).await.at(&found.remote)?.mode;
+                if kept != mode {
+                    let text =
+                        format!("{}: the server has set mode {kept:04o}, not {mode:04o}", found.remote);
                     return Err(Failure::with(Exit::SomeFailed, text));
                 }
-                metadata = found.client.metadata(found.handle).await.at(&found.remote)?;
-                continue;
             }
-            set => set.at(&found.remote)?,
-        }
-        // Servers may leave these bits out without an error, as chmod(2) does.
-        if mode & SPECIAL_BITS != 0 {
-            let kept = found.client.metadata(found.handle).await.at(&found.remote)?.mode;
-            if kept != mode {
-                let text = format!("{}: the server has set mode {kept:04o}, not {mode:04o}", found.remote);
-                return Err(Failure::with(Exit::SomeFailed, text));
-            }
-        }
-        break mode;
-    };
-    reporter.activity().step();
-    let mut event = event("mode", &[("path", &found.remote.path)]);
-    event["mode"] = format!("{mode:04o}").into();
-    reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
+            break mode;
+        };
+        self.reporter.activity().step();
+        let mut event = event("mode", &[("path", &found.remote.path)]);
+        event["mode"] = format!("{mode:04o}").into();
+        self.reporter.done(format_args!("{}: {mode:04o}", found.remote), &event)
+    }
 }

@@ -36,25 +36,7 @@ pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Rep
         zone: TimeZone::system(),
         now: Timestamp::now(),
     };
-    let (mut files, mut directories) = (Vec::new(), Vec::new());
-    for target in &arguments.targets {
-        match listing.named(target).await {
-            Ok(found) => {
-                let (lists, shows): (Vec<_>, Vec<_>) =
-                    found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
-                files.extend(shows.into_iter().map(|found| Line::of(found.remote.to_bytes(), found)));
-                directories.extend(lists);
-            }
-            Err(error) => match listing.exports(target, &error).await? {
-                Some(exports) => {
-                    let lists = exports.iter().filter(|_| arguments.recursive && !arguments.directory);
-                    directories.extend(lists.map(Line::found));
-                    listing.show(exports, false).await?;
-                }
-                None => reporter.failed(error)?,
-            },
-        }
-    }
+    let (files, mut directories) = listing.find_targets().await?;
     let with_headings = arguments.recursive || directories.len() + files.len() > 1 || reporter.has_failures();
     let mut is_first = files.is_empty();
     if !files.is_empty() {
@@ -79,17 +61,7 @@ pub(super) async fn run(arguments: &LsArgs, context: Context<'_>, reporter: &Rep
             reporter.print(format!("{gap}{}:\n", directory.remote).as_bytes())?;
         }
         is_first = false;
-        let directory = Rc::new(directory);
-        let mut listed = listing.directory(&directory, &mut pending).await;
-        if let Err(error) = &listed
-            && error.downcast_ref().is_some_and(Error::is_stale)
-            && let Some(again) = listing.find_again(&directory).await
-        {
-            pending.forget(&directory);
-            listed = listing.directory(&Rc::new(again), &mut pending).await;
-        }
-        if let Err(error) = listed {
-            pending.forget(&directory);
+        if let Err(error) = listing.directory_or_again(directory, &mut pending).await {
             reporter.failed(error)?;
         }
     }
@@ -134,6 +106,31 @@ impl Line {
 }
 
 impl Listing<'_> {
+    /// Finds what the arguments name: files to show, and directories to list. The exports of a server are shown at once.
+    async fn find_targets(&self) -> anyhow::Result<(Vec<Line>, Vec<Found>)> {
+        let arguments = self.arguments;
+        let (mut files, mut directories) = (Vec::new(), Vec::new());
+        for target in &arguments.targets {
+            match self.named(target).await {
+                Ok(found) => {
+                    let (lists, shows): (Vec<_>, Vec<_>) =
+                        found.into_iter().partition(|found| found.is_directory() && !arguments.directory);
+                    files.extend(shows.into_iter().map(|found| Line::of(found.remote.to_bytes(), found)));
+                    directories.extend(lists);
+                }
+                Err(error) => match self.exports(target, &error).await? {
+                    Some(exports) => {
+                        let lists = exports.iter().filter(|_| arguments.recursive && !arguments.directory);
+                        directories.extend(lists.map(Line::found));
+                        self.show(exports, false).await?;
+                    }
+                    None => self.reporter.failed(error)?,
+                },
+            }
+        }
+        Ok((files, directories))
+    }
+
     /// Finds what one argument names; without `-l` and `-d` a link to a directory stands for the directory.
     async fn named(&self, target: &crate::url::Remote) -> anyhow::Result<Vec<Found>> {
         let mut found = find_all(self.context, target).await?;
@@ -184,6 +181,23 @@ impl Listing<'_> {
         }
         let file = |it: &Found| (it.metadata.fsid, it.metadata.fileid);
         found.ok().filter(|found| file(found) == file(directory) && found.handle != directory.handle)
+    }
+
+    /// Lists one directory, and if its handle is stale what its path leads to now.
+    async fn directory_or_again(&self, directory: Found, pending: &mut Pending<()>) -> anyhow::Result<()> {
+        let directory = Rc::new(directory);
+        let mut listed = self.directory(&directory, pending).await;
+        if let Err(error) = &listed
+            && error.downcast_ref().is_some_and(Error::is_stale)
+            && let Some(again) = self.find_again(&directory).await
+        {
+            pending.forget(&directory);
+            listed = self.directory(&Rc::new(again), pending).await;
+        }
+        if listed.is_err() {
+            pending.forget(&directory);
+        }
+        listed
     }
 
     /// Lists one directory, and adds those in it to the pending ones, if they are to be listed.

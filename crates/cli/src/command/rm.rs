@@ -21,6 +21,7 @@ const REMOVALS: usize = 16;
 const MOST_BYTES: usize = 8 << 20;
 
 pub(super) async fn run(arguments: &RmArgs, context: Context<'_>, reporter: &Reporter) -> anyhow::Result<()> {
+    let removal = Removal { arguments, context, reporter };
     for target in &arguments.targets {
         if target.is_contents || target.name() == Some(b"..") {
             let dots = if target.is_contents { "." } else { ".." };
@@ -36,49 +37,65 @@ pub(super) async fn run(arguments: &RmArgs, context: Context<'_>, reporter: &Rep
                 continue;
             }
         };
-        report_all(reporter, found.into_iter().map(|found| remove(arguments, context, reporter, found)))
-            .await?;
+        report_all(reporter, found.into_iter().map(|found| removal.remove(found))).await?;
     }
     Ok(())
 }
 
-/// Removes a file, or a directory from its leaves upwards.
-async fn remove(
-    arguments: &RmArgs,
-    context: Context<'_>,
-    reporter: &Reporter,
-    found: Found,
-) -> anyhow::Result<()> {
-    found.directory()?;
-    if !found.is_directory() {
-        return unlink(arguments, reporter, &found).await;
-    }
-    if !arguments.recursive {
-        return Err(Failure::with(
-            Exit::SomeFailed,
-            format!("{}: is a directory (-r removes it)", found.remote),
-        ));
-    }
-    // Directories still to be emptied, and those that can go once everything in them is gone.
-    let mut to_empty = Pending::<Chain>::default();
-    let (mut to_remove, mut to_remove_bytes) = (Vec::<Vec<(Chain, Rc<Found>)>>::new(), 0);
-    let top = found.remote.path.len();
-    let mut next = Some((Chain::default().to(&found), found));
-    while let Some((chain, directory)) = next.take() {
-        let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
-        if to_remove_bytes > MOST_BYTES {
-            // All below its own level and beside it were emptied before it, and so was what is in them.
-            let emptied = to_remove.split_off(depth.min(to_remove.len()));
-            to_remove_bytes = to_remove.iter().flatten().map(|(_, it)| bytes(it)).sum();
-            remove_emptied(context, reporter, emptied).await?;
+/// One run's way of removing.
+#[derive(Clone, Copy)]
+struct Removal<'a> {
+    arguments: &'a RmArgs,
+    context: Context<'a>,
+    reporter: &'a Reporter,
+}
+
+impl Removal<'_> {
+    /// Removes a file, or a directory from its leaves upwards.
+    async fn remove(self, found: Found) -> anyhow::Result<()> {
+        found.directory()?;
+        if !found.is_directory() {
+            return self.unlink(&found).await;
         }
-        let directory = Rc::new(directory);
-        let mut listed = Children::of(&directory)?;
+        if !self.arguments.recursive {
+            return Err(Failure::with(
+                Exit::SomeFailed,
+                format!("{}: is a directory (-r removes it)", found.remote),
+            ));
+        }
+        // Directories still to be emptied, and those that can go once everything in them is gone.
+        let (mut to_empty, mut to_remove) = (Pending::<Chain>::default(), Levels::default());
+        let top = found.remote.path.len();
+        let mut next = Some((Chain::default().to(&found), found));
+        while let Some((chain, directory)) = next.take() {
+            let depth = directory.remote.path[top..].iter().filter(|&&byte| byte == b'/').count();
+            if to_remove.bytes > MOST_BYTES {
+                // All below its own level and beside it were emptied before it, and so was what is in them.
+                self.remove_levels(to_remove.split_off(depth)).await?;
+            }
+            let directory = Rc::new(directory);
+            if self.empty(&mut to_empty, &chain, &directory).await? {
+                to_remove.add(depth, chain, directory);
+            }
+            next = next_below(&mut to_empty, self.context, self.reporter).await?;
+        }
+        self.remove_levels(to_remove.levels).await
+    }
+
+    /// Removes the files of a directory, and adds the directories in it to those that are to be emptied. False where its path leads elsewhere
+    /// by now: then nothing was done.
+    async fn empty(
+        self,
+        to_empty: &mut Pending<Chain>,
+        chain: &Chain,
+        directory: &Rc<Found>,
+    ) -> anyhow::Result<bool> {
+        let Self { context, reporter, .. } = self;
+        let mut listed = Children::of(directory)?;
         // The look takes no round trip of its own.
         let (holds, mut part) = tokio::join!(chain.holds_now(context), listed.next(context));
         if !holds? {
-            next = next_below(&mut to_empty, context, reporter).await?;
-            continue;
+            return Ok(false);
         }
         loop {
             let found = match part {
@@ -89,10 +106,10 @@ async fn remove(
                 }
             };
             let (directories, files): (Vec<_>, Vec<_>) = found.into_iter().partition(Child::is_directory);
-            let added = to_empty.add(&chain, &directory, directories.into_iter().rev());
+            let added = to_empty.add(chain, directory, directories.into_iter().rev());
             let unlinks = files.iter().map(|file| async {
                 match chain.holds(context).await? {
-                    true => unlink(arguments, reporter, &directory.child(file.clone())).await,
+                    true => self.unlink(&directory.child(file.clone())).await,
                     false => Ok(()),
                 }
             });
@@ -107,12 +124,58 @@ async fn remove(
             }
             part = listed.next(context).await;
         }
-        to_remove.resize_with(to_remove.len().max(depth + 1), Vec::new);
-        to_remove_bytes += bytes(&directory);
-        to_remove[depth].push((chain, directory));
-        next = next_below(&mut to_empty, context, reporter).await?;
+        Ok(true)
     }
-    remove_emptied(context, reporter, to_remove).await
+
+    /// Removes empty directories, the deepest first.
+    async fn remove_levels(self, levels: Vec<Vec<(Chain, Rc<Found>)>>) -> anyhow::Result<()> {
+        for directories in levels.into_iter().rev() {
+            let removals = directories.iter().map(|(chain, directory)| async {
+                let (parent, name) = directory.directory()?;
+                if !chain.last_holds_now(self.context).await? {
+                    return Ok(());
+                }
+                match directory.client.rmdir(parent, name).await {
+                    Err(error) if !is_missing(&error) => Err(error).at(&directory.remote)?,
+                    _ => gone(self.reporter, directory),
+                }
+            });
+            report_all(self.reporter, removals).await?;
+        }
+        Ok(())
+    }
+
+    async fn unlink(self, found: &Found) -> anyhow::Result<()> {
+        let (parent, name) = found.directory()?;
+        match found.client.remove(parent, name).await {
+            Err(error) if is_missing(&error) && (self.arguments.force || self.arguments.recursive) => {}
+            other => other.at(&found.remote)?,
+        }
+        gone(self.reporter, found)
+    }
+}
+
+/// Directories that were emptied, by their depth.
+#[derive(Default)]
+struct Levels {
+    levels: Vec<Vec<(Chain, Rc<Found>)>>,
+    /// What they take until they are removed.
+    bytes: usize,
+}
+
+impl Levels {
+    fn add(&mut self, depth: usize, chain: Chain, directory: Rc<Found>) {
+        self.levels.resize_with(self.levels.len().max(depth + 1), Vec::new);
+        self.bytes += bytes(&directory);
+        self.levels[depth].push((chain, directory));
+    }
+
+    /// Takes out the level `depth` and those below it.
+    fn split_off(&mut self, depth: usize) -> Vec<Vec<(Chain, Rc<Found>)>> {
+        let below = self.levels.split_off(depth.min(self.levels.len()));
+        self.bytes = self.levels.iter().flatten().map(|(_, it)| bytes(it)).sum();
+        below
+    }
 }
 
 /// Returns the next directory that is to be visited, and the names that lead to it; what cannot be visited is reported.
@@ -134,28 +197,6 @@ fn bytes(directory: &Found) -> usize {
     size_of::<(Chain, Rc<Found>)>() + size_of::<Found>() + directory.remote.path.len()
 }
 
-/// Removes empty directories, by levels: the deepest first.
-async fn remove_emptied(
-    context: Context<'_>,
-    reporter: &Reporter,
-    levels: Vec<Vec<(Chain, Rc<Found>)>>,
-) -> anyhow::Result<()> {
-    for directories in levels.into_iter().rev() {
-        let removals = directories.iter().map(|(chain, directory)| async {
-            let (parent, name) = directory.directory()?;
-            if !chain.last_holds_now(context).await? {
-                return Ok(());
-            }
-            match directory.client.rmdir(parent, name).await {
-                Err(error) if !is_missing(&error) => Err(error).at(&directory.remote)?,
-                _ => gone(reporter, directory),
-            }
-        });
-        report_all(reporter, removals).await?;
-    }
-    Ok(())
-}
-
 /// Does many things, some at once, and reports what fails.
 async fn report_all(
     reporter: &Reporter,
@@ -168,15 +209,6 @@ async fn report_all(
         }
     }
     Ok(())
-}
-
-async fn unlink(arguments: &RmArgs, reporter: &Reporter, found: &Found) -> anyhow::Result<()> {
-    let (parent, name) = found.directory()?;
-    match found.client.remove(parent, name).await {
-        Err(error) if is_missing(&error) && (arguments.force || arguments.recursive) => {}
-        other => other.at(&found.remote)?,
-    }
-    gone(reporter, found)
 }
 
 fn gone(reporter: &Reporter, found: &Found) -> anyhow::Result<()> {

@@ -83,33 +83,8 @@ impl Display for Line<'_> {
         let (sync, planned) = (self.is_sync, self.is_planned);
         match self.event {
             Event::Copied { what, bytes, change: Some((path, change)), .. } if sync => {
-                let is_new = match what {
-                    What::Directory => *change != Change::Attributes,
-                    What::File | What::Link => matches!(change, Change::New | Change::Link),
-                };
-                let words = match (is_new, planned) {
-                    (true, true) => "would create",
-                    (true, false) => "new     ",
-                    (false, true) => "would update",
-                    (false, false) => "changed ",
-                };
-                let slash = if *what == What::Directory { "/" } else { "" };
-                write!(out, "{words} {}{slash}", escape(path))?;
-                match (what, change) {
-                    (What::Directory, Change::Attributes) => out.write_str(" (mode)"),
-                    (What::Directory, _) => Ok(()),
-                    (What::File, Change::New) => write!(out, " ({})", units::bytes(*bytes)),
-                    (_, Change::New) => Ok(()),
-                    (_, Change::Link) => out.write_str(" (hard link)"),
-                    (_, Change::Size(was)) => {
-                        write!(out, " ({}, was {})", units::bytes(*bytes), units::bytes(*was))
-                    }
-                    (_, Change::Time) => out.write_str(" (time)"),
-                    (_, Change::Contents | Change::Replaced) => out.write_str(" (contents)"),
-                    (_, Change::Target) => out.write_str(" (link target)"),
-                    (_, Change::Kind) => out.write_str(" (kind)"),
-                    (_, Change::Attributes) => out.write_str(" (mode or time only)"),
-                }
+                let (what, bytes, change) = (*what, *bytes, *change);
+                Synced { what, bytes, path, change, is_planned: planned }.fmt(out)
             }
             Event::Copied { source, target, .. } => {
                 let would = if planned { "would copy " } else { "" };
@@ -141,6 +116,46 @@ impl Display for Line<'_> {
             | Event::Failed(_)
             | Event::Warning(_)
             | Event::Done { .. } => Ok(()),
+        }
+    }
+}
+
+/// What a sync does to one file of its destination.
+struct Synced<'a> {
+    what: What,
+    bytes: u64,
+    path: &'a [u8],
+    change: Change,
+    is_planned: bool,
+}
+
+impl Display for Synced<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let Self { what, bytes, path, change, is_planned } = *self;
+        let is_new = match what {
+            What::Directory => change != Change::Attributes,
+            What::File | What::Link => matches!(change, Change::New | Change::Link),
+        };
+        let words = match (is_new, is_planned) {
+            (true, true) => "would create",
+            (true, false) => "new     ",
+            (false, true) => "would update",
+            (false, false) => "changed ",
+        };
+        let slash = if what == What::Directory { "/" } else { "" };
+        write!(out, "{words} {}{slash}", escape(path))?;
+        match (what, change) {
+            (What::Directory, Change::Attributes) => out.write_str(" (mode)"),
+            (What::Directory, _) => Ok(()),
+            (What::File, Change::New) => write!(out, " ({})", units::bytes(bytes)),
+            (_, Change::New) => Ok(()),
+            (_, Change::Link) => out.write_str(" (hard link)"),
+            (_, Change::Size(was)) => write!(out, " ({}, was {})", units::bytes(bytes), units::bytes(was)),
+            (_, Change::Time) => out.write_str(" (time)"),
+            (_, Change::Contents | Change::Replaced) => out.write_str(" (contents)"),
+            (_, Change::Target) => out.write_str(" (link target)"),
+            (_, Change::Kind) => out.write_str(" (kind)"),
+            (_, Change::Attributes) => out.write_str(" (mode or time only)"),
         }
     }
 }

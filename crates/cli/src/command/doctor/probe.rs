@@ -182,20 +182,7 @@ impl Doctor {
             None => {
                 self.findings.tried(UNPRIVILEGED, "MOUNT accepts them (above 1023, anybody may use them)")
             }
-            Some(words) => {
-                // From a port below 1024 it may be another matter.
-                let came = match self.mnt(&export, true).await {
-                    Ok(_) => {
-                        self.findings.advice.push(insecure(&escape(&export), "MOUNT"));
-                        "MOUNT refuses them, and accepts those below 1024".to_owned()
-                    }
-                    Err(other) if other == words => {
-                        format!("MOUNT refuses ({words}), as from those below 1024")
-                    }
-                    Err(other) => format!("MOUNT refuses ({words}); below 1024: {other}"),
-                };
-                self.findings.tried(UNPRIVILEGED, came);
-            }
+            Some(words) => self.mount_from_privileged(&export, &words).await,
         }
         let root = root?.handle;
         // Does it look at all at what it is asked to mount?
@@ -209,6 +196,21 @@ impl Doctor {
         let below =
             if crate::url::is_within(path, &export) { &path[export.len().min(path.len())..] } else { &[] };
         Some((root, below.to_vec()))
+    }
+
+    /// Mounts from a port below 1024, which may be another matter; `refused` says what came from one above.
+    async fn mount_from_privileged(&mut self, export: &[u8], refused: &str) {
+        let came = match self.mnt(export, true).await {
+            Ok(_) => {
+                self.findings.advice.push(insecure(&escape(export), "MOUNT"));
+                "MOUNT refuses them, and accepts those below 1024".to_owned()
+            }
+            Err(other) if other == refused => {
+                format!("MOUNT refuses ({refused}), as from those below 1024")
+            }
+            Err(other) => format!("MOUNT refuses ({refused}); below 1024: {other}"),
+        };
+        self.findings.tried(UNPRIVILEGED, came);
     }
 
     async fn mnt(&mut self, path: &[u8], is_privileged: bool) -> Result<mount::Mount, String> {

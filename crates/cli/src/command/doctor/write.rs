@@ -4,7 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,
-    nfs3_types::nfs3::{COMMIT3resok, CREATE3resok, GETATTR3resok, Nfs3Option, WRITE3resok, stable_how},
+    nfs3_types::nfs3::{
+        COMMIT3resok, CREATE3resok, GETATTR3resok, Nfs3Option, WRITE3resok, stable_how, writeverf3,
+    },
     portmap::Protocol,
     reply,
     rpc::{Program, Rejection},
@@ -149,10 +151,18 @@ impl Doctor {
             stable_how::UNSTABLE => "kept in memory until COMMIT",
             stable_how::DATA_SYNC | stable_how::FILE_SYNC => "written to the disk at once",
         };
-        let mut arguments = encoded(&file);
+        let commit = self.commit(&file, written.verf).await;
+        self.findings.tried("WRITE", format!("{kind}; {commit}"));
+        self.compare_clocks(&file, before).await;
+        self.large_writes(&file).await;
+    }
+
+    /// Says how COMMIT is answered after a WRITE with this write verifier.
+    async fn commit(&mut self, file: &FileHandle, verifier: writeverf3) -> String {
+        let mut arguments = encoded(file);
         words(&mut arguments, &[0, 0, 0]);
-        let commit = match self.nfs::<COMMIT3resok>(Procedure::Commit, &arguments).await {
-            Ok(done) if done.verf.0 == written.verf.0 => "COMMIT is answered".to_owned(),
+        match self.nfs::<COMMIT3resok>(Procedure::Commit, &arguments).await {
+            Ok(done) if done.verf.0 == verifier.0 => "COMMIT is answered".to_owned(),
             Ok(_) => {
                 self.findings.odd("COMMIT answers with another write verifier than the WRITE before");
                 "COMMIT is answered with another verifier".to_owned()
@@ -161,28 +171,33 @@ impl Doctor {
                 self.findings.odd(format!("COMMIT: {words}"));
                 format!("COMMIT: {words}")
             }
-        };
-        self.findings.tried("WRITE", format!("{kind}; {commit}"));
-        if let Ok(found) = self.nfs::<GETATTR3resok>(Procedure::Getattr, &encoded(&file)).await {
-            let here = before.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let ahead =
-                i64::from(found.obj_attributes.mtime.seconds) - i64::try_from(here).unwrap_or(i64::MAX);
-            let clock = match ahead {
-                _ if ahead.abs() <= CLOCK => "the same as here".to_owned(),
-                1.. => format!("{ahead} s ahead of this machine's"),
-                _ => format!("{} s behind this machine's", -ahead),
-            };
-            if ahead.abs() > CLOCK {
-                self.findings.advice.push(format!(
-                    "The server's clock is {clock}: set one of them, for cp -u and make compare times (NTP, chrony)."
-                ));
-            }
-            self.findings.tried("the server's clock", clock);
         }
+    }
+
+    /// Compares the server's clock with ours by a file that was written just after `before`.
+    async fn compare_clocks(&mut self, file: &FileHandle, before: SystemTime) {
+        let Ok(found) = self.nfs::<GETATTR3resok>(Procedure::Getattr, &encoded(file)).await else { return };
+        let here = before.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let ahead = i64::from(found.obj_attributes.mtime.seconds) - i64::try_from(here).unwrap_or(i64::MAX);
+        let clock = match ahead {
+            _ if ahead.abs() <= CLOCK => "the same as here".to_owned(),
+            1.. => format!("{ahead} s ahead of this machine's"),
+            _ => format!("{} s behind this machine's", -ahead),
+        };
+        if ahead.abs() > CLOCK {
+            self.findings.advice.push(format!(
+                "The server's clock is {clock}: set one of them, for cp -u and make compare times (NTP, chrony)."
+            ));
+        }
+        self.findings.tried("the server's clock", clock);
+    }
+
+    /// Says how large WRITEs over UDP may be, and READs of what they have written.
+    async fn large_writes(&mut self, file: &FileHandle) {
         let Some(caller) = &mut self.nfs[0] else { return };
         let (mut largest, mut end) = (0, None);
         for asked in WRITES {
-            let arguments = write(&file, 0, asked);
+            let arguments = write(file, 0, asked);
             let called = caller.call(Program::NFS, Procedure::Write.number(), &arguments).await;
             let came = match called {
                 Ok(results) => match reply::decode::<WRITE3resok>(&results) {
@@ -200,13 +215,13 @@ impl Doctor {
             break;
         }
         // Twice as long, for larger READs.
-        let arguments = write(&file, largest.into(), largest);
+        let arguments = write(file, largest.into(), largest);
         let size = u64::from(largest)
             * if self.nfs::<WRITE3resok>(Procedure::Write, &arguments).await.is_ok() { 2 } else { 1 };
         let up_to = units::bytes(largest.into());
         let end = end.unwrap_or_default();
         self.findings.tried("large WRITEs over UDP", format!("answered up to {up_to}{end}"));
-        self.large_reads(&file, size).await;
+        self.large_reads(file, size).await;
     }
 
     async fn links(
