@@ -1,5 +1,6 @@
 //! The server as a machine: calls in, replies out, time as an argument.
 
+mod admission;
 mod stats;
 mod work;
 
@@ -14,7 +15,7 @@ use nfs_wire::{
     DecodeError, Procedure, Reader, Status,
     nfs3_types::nfs3::nfstime3,
     portmap::Protocol,
-    rpc::{CallError, CallHeader, Program, Rejection, ReplyHeader, Xid},
+    rpc::{CallHeader, Program, Rejection, ReplyHeader, Xid},
 };
 use rand_chacha::{
     ChaCha8Rng,
@@ -27,9 +28,9 @@ pub use self::{
     work::{Done, Work},
 };
 use crate::{
-    address_validation::{AddressValidation, Grant},
+    address_validation::AddressValidation,
     config::{ConfigError, ServiceConfig},
-    faults::{CallShape, FaultState, Faults, Plan, REORDER_TIME},
+    faults::{FaultState, Faults, Plan, REORDER_TIME},
     handle::Handles,
     nfs3::Limits,
     reply_cache::{CallKey, Known, ReplyCache},
@@ -377,64 +378,6 @@ impl Service {
     fn advance(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
-    }
-
-    /// Decodes the header of a call; `None` for another version of RPC, which is rejected.
-    fn decode_header(
-        &mut self,
-        peer: Peer,
-        reader: &mut Reader<'_>,
-    ) -> Result<Option<CallHeader>, DecodeError> {
-        match CallHeader::decode(reader) {
-            Ok(header) => Ok(Some(header)),
-            Err(CallError::Decode(error)) => {
-                self.stats.malformed += 1;
-                Err(error)
-            }
-            Err(CallError::RpcVersion { xid, .. }) => {
-                self.stats.rejected += 1;
-                let bytes = rejection(xid, Rejection::RpcMismatch { low: 2, high: 2 });
-                self.ready.push_back(Transmit { peer, bytes });
-                Ok(None)
-            }
-        }
-    }
-
-    /// Returns what goes wrong with a call.
-    fn plan(&mut self, header: &CallHeader, arguments: Reader<'_>) -> Plan {
-        if self.faults.is_empty() {
-            return Plan::default();
-        }
-        let shape = CallShape::new(header.program, header.procedure, arguments);
-        self.faults.plan(&shape)
-    }
-
-    /// Says what the reply of a call may carry, and sets that aside.
-    fn grant(&mut self, peer: Peer, header: &CallHeader, call_bytes: usize, arguments: Reader<'_>) -> Grant {
-        if !self.config.validates_addresses {
-            return Grant::UNLIMITED;
-        }
-        let address = peer.address.ip();
-        match peer.protocol {
-            Protocol::Tcp => {
-                self.addresses.validate(address);
-                Grant::UNLIMITED
-            }
-            Protocol::Udp => {
-                let transfer = self.config.udp_transfer_bytes;
-                let grant = self.addresses.admit(address, call_bytes, header, arguments, transfer);
-                self.stats.unvalidated += u64::from(grant.is_limited());
-                grant
-            }
-        }
-    }
-
-    /// Settles what was set aside for a reply; whether it may have so many bytes.
-    fn is_granted(&mut self, peer: Peer, grant: Grant, reply_bytes: usize) -> bool {
-        let is_granted = reply_bytes <= grant.reply_bytes;
-        let used = if is_granted { reply_bytes } else { 0 };
-        self.addresses.give_back(peer.address.ip(), grant.reply_bytes - used);
-        is_granted
     }
 
     fn wait(&mut self, job: Job, arguments: Reader<'_>) {
