@@ -396,7 +396,10 @@ fn who_repeats_recorded_datagrams_closes_no_session() {
         sharer.handle_input(time, here(), &recorded[round % 4], &mut message);
         assert_eq!(sharer.poll_transmit(), None, "nobody waits for it");
     }
-    assert_eq!((sharer.sessions.len(), sharer.handshakes.values().all(|(_, count)| *count < 10)), (sessions, true));
+    assert_eq!(
+        (sharer.sessions.len(), sharer.handshakes.values().all(|(_, count)| *count < 10)),
+        (sessions, true)
+    );
     assert!(call(&mut sharer, &joined.session, time, here()).is_some());
     let back = come_back(&mut sharer, &joined.membership, time).unwrap().unwrap();
     assert!(call(&mut sharer, &back.session, time, here()).is_some());
