@@ -30,7 +30,7 @@ use crate::{
     waiting::{begin, wait},
 };
 
-/// Reads from this size on are transfers of exactly these bytes, with many READs in flight. Shorter ones read ahead where they go on after
+/// Reads from this size on are transfers of exactly these bytes, with many READs in flight. Shorter ones read ahead where they continue
 /// the one before.
 const TRANSFER_BYTES: usize = 256 << 10;
 

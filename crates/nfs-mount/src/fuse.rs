@@ -135,7 +135,7 @@ impl FileSystem {
         }
     }
 
-    /// Goes on with a listing that was begun, or begins one.
+    /// Continues a listing that was begun, or begins one.
     fn read_directory(&self, asker: Asker, reader: DirectoryReader, answer: Answer) {
         let mut inner = self.0.lock();
         if let Some(entries) = inner.listing(reader) {

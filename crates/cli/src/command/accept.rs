@@ -26,15 +26,15 @@ const MAX_SHOWN: usize = 20;
 /// How often it is noted that the run waits for its user.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Shows what a copy from a share brings, and asks on a terminal whether it is wanted. `copy` is the copy that is to be made, as a dry run.
+/// Shows what a copy from a share brings, and asks on a terminal whether it is wanted.
 ///
 /// Returns what was shown: nothing else is to come, whatever the sharer changes meanwhile.
 ///
 /// # Errors
 /// Whatever keeps the dry run from its end; and one where it is not wanted.
-pub(super) async fn accept(copy: &Options, context: Context<'_>) -> anyhow::Result<Accepted> {
+pub(super) async fn accept(copy: Options, context: Context<'_>) -> anyhow::Result<Accepted> {
     let preview = Preview::default();
-    copy::run(copy, Context { events: &preview, ..context }).await?;
+    copy::run(&Options { dry_run: true, ..copy }, Context { events: &preview, ..context }).await?;
     let activity = context.servers.activity();
     activity.plan_again();
     let shown = preview.0.into_inner();
@@ -63,7 +63,8 @@ pub(super) async fn accept(copy: &Options, context: Context<'_>) -> anyhow::Resu
 /// Whether there is somebody to ask about a copy, and a reason to.
 pub(super) fn asks(copy: &Options) -> bool {
     let is_of_share = |source: &Target| matches!(source, Target::Remote(remote) if remote.is_in_share());
-    copy.sources.iter().any(is_of_share)
+    !copy.dry_run
+        && copy.sources.iter().any(is_of_share)
         && copy.destination != Target::Standard
         && io::stdin().is_terminal()
         && io::stderr().is_terminal()

@@ -32,9 +32,8 @@ pub(super) fn execute(arguments: CpArgs, aside: Option<Aside>) -> (Exit, Summary
         if let Some(limit) = arguments.bwlimit {
             reporter.understood(format_args!("at most {}", units::bandwidth(limit)));
         }
-        if !arguments.yes && !copy.dry_run && accept::asks(&copy) {
-            let planned = Options { dry_run: true, ..check(&arguments)? };
-            copy.accepted = Some(accept::accept(&planned, context).await?);
+        if !arguments.yes && accept::asks(&copy) {
+            copy.accepted = Some(accept::accept(check(&arguments)?, context).await?);
         }
         if !arguments.quiet
             && !copy.dry_run

@@ -556,7 +556,7 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Goes on with a listing, or begins one.
+    /// Continues a listing, or begins one.
     pub(super) fn list_next(&mut self, operation: Option<OperationId>, node: NodeId) {
         let Some(handle) = self.handle(node) else { return };
         let (next, now) = (self.calls.next(), self.tree.now());

@@ -51,7 +51,17 @@ fn run(
 }
 
 fn join(sharer: &mut Sharer, code: &Code, now: Instant) -> Option<Result<Joined, Refusal>> {
-    run(sharer, &mut Join::with_code(code.clone(), Identity::draw(), "sophia", now), now, here())
+    join_as(&Identity::draw(), sharer, code, now)
+}
+
+/// With keys that may have been shown before.
+fn join_as(
+    identity: &Identity,
+    sharer: &mut Sharer,
+    code: &Code,
+    now: Instant,
+) -> Option<Result<Joined, Refusal>> {
+    run(sharer, &mut Join::with_code(code.clone(), identity.clone(), "sophia", now), now, here())
 }
 
 fn come_back(sharer: &mut Sharer, membership: &Membership, now: Instant) -> Option<Result<Joined, Refusal>> {
@@ -113,10 +123,7 @@ fn a_welcome_that_is_lost_costs_no_code() {
     let mut sharer = sharer(now);
     let id = sharer.invite(now + HOUR);
     let (code, identity) = (code(&sharer, id), Identity::draw());
-    let greet = |sharer: &mut Sharer, identity: &Identity| {
-        let mut join = Join::with_code(code.clone(), identity.clone(), "sophia", now);
-        run(sharer, &mut join, now, here()).unwrap()
-    };
+    let greet = |sharer: &mut Sharer, identity: &Identity| join_as(identity, sharer, &code, now).unwrap();
     // The first command ends before it knows that it was let in; then the sharer is killed, and started again.
     assert!(greet(&mut sharer, &identity).is_ok());
     let mut again = Sharer::new(sharer.identity.clone(), "trip", now);
@@ -138,10 +145,7 @@ fn who_has_used_a_code_uses_it_again_until_a_session_is_used() {
     let mut sharer = sharer(now);
     let id = sharer.invite(now + HOUR);
     let (code, identity) = (code(&sharer, id), Identity::draw());
-    let greet = |sharer: &mut Sharer, now| {
-        let mut join = Join::with_code(code.clone(), identity.clone(), "sophia", now);
-        run(sharer, &mut join, now, here()).unwrap()
-    };
+    let greet = |sharer: &mut Sharer, now| join_as(&identity, sharer, &code, now).unwrap();
     let first = greet(&mut sharer, now).unwrap();
     let second = greet(&mut sharer, now).unwrap();
     assert_eq!(second.membership.member, id);

@@ -174,7 +174,7 @@ impl Pump {
         }
     }
 
-    /// Gives a transfer back, with what is known of the path, for another connection to go on with.
+    /// Gives a transfer back, with what is known of the path, for another connection to continue it.
     fn detach(&mut self, now: Instant, token: u64, handed: oneshot::Sender<Task>) {
         let Some(id) = self.find(token) else { return };
         if let Some(transfer) = self.session.detach(now, id)
