@@ -1,4 +1,4 @@
-//! Cells of the matrix: which link, which fades, which way.
+//! Cells of the matrix: which link, which fades, which way, what runs beside the copy.
 
 use std::{
     fmt, fs,
@@ -7,20 +7,29 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use linkemu::{ArqKind, BitRate, LinkConfig, Preset};
+use linkemu::{ArqKind, BitRate, Duplex, LinkConfig, Preset, WiredConfig};
 use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use testbed::{Operation, Plan, Room, figures::link_files};
 
 /// One cell of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
-    /// The name of a preset of links, or of a recorded channel.
+    /// The name of a preset of links, of a recorded channel, or of a good link.
     pub(crate) link: &'static str,
     pub(crate) fades: Fades,
     pub(crate) arq: ArqKind,
     pub(crate) operation: Operation,
-    /// Whether somebody pings beside the copy.
-    pub(crate) ping: bool,
+    pub(crate) beside: Beside,
+}
+
+/// What runs on this machine beside the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nothing,
+    /// A ping(8) through the link.
+    Ping,
+    /// One process per processor that computes.
+    Busy,
 }
 
 /// How often and how long the link is bad.
@@ -36,6 +45,52 @@ pub(crate) enum Fades {
     Loss(u32),
     /// As they were recorded.
     Recorded(&'static Recorded),
+    /// None: a good link.
+    Good(Good),
+    /// A good link that loses one packet of a thousand, each by itself.
+    Random(Good),
+}
+
+/// A good link: both ends send at this rate, at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Good {
+    /// In Mbit/s; none is unlimited.
+    rate: Option<u64>,
+    round_trip: Duration,
+}
+
+impl Good {
+    /// Those of the matrix: from a slow line to a loopback, from a switch to another continent.
+    fn all() -> impl Iterator<Item = Self> {
+        let rates = [Some(10), Some(50), Some(100), Some(300), Some(1000), None];
+        let round_trips = [200, 1_000, 5_000, 10_000, 50_000].map(Duration::from_micros);
+        rates.into_iter().flat_map(move |rate| round_trips.map(|round_trip| Self { rate, round_trip }))
+    }
+
+    fn name(self) -> String {
+        let rate = self.rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{rate}M"));
+        format!("{rate}-{:?}", self.round_trip)
+    }
+
+    /// Its options, as `nfsw link exec` takes them.
+    fn options(self) -> String {
+        let rate = self.rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{rate}M"));
+        format!("--rate {rate} --delay {:?} --duplex full", self.round_trip / 2)
+    }
+
+    fn config(self) -> LinkConfig {
+        let rate = self.rate.map_or(BitRate::UNLIMITED, BitRate::megabits);
+        let mut link = LinkConfig::default();
+        (link.rate, link.delay, link.duplex) = (rate.into(), self.round_trip / 2, Duplex::Full);
+        link.wired = WiredConfig::unlimited();
+        link
+    }
+
+    /// How long the link is good on average if periods that are shorter than a packet destroy one of a thousand: a thousand packets
+    /// of 1500 bytes. A link without limit has no packets that last: as at 1 Gbit/s.
+    fn between_losses(self) -> Duration {
+        Duration::from_micros(12_000_000 / self.rate.unwrap_or(1000))
+    }
 }
 
 /// A recorded channel.
@@ -83,13 +138,34 @@ impl Cell {
                 fades: Fades::Recorded(recorded),
                 arq: ArqKind::None,
                 operation,
-                ping: false,
+                beside: Beside::Nothing,
             }));
         }
         Ok(cells)
     }
 
-    /// The whole matrix, but for recorded channels.
+    /// Copies over good links: nothing lost, or one packet of a thousand; on an idle machine, and on a busy one.
+    pub(crate) fn good() -> Vec<Self> {
+        let mut cells = Vec::new();
+        for good in Good::all() {
+            let name = &*good.name().leak();
+            // Nothing is lost by itself in no time.
+            let random = good.rate.map(|_| (Fades::Random(good), Beside::Nothing));
+            let clean = [Beside::Nothing, Beside::Busy].map(|beside| (Fades::Good(good), beside));
+            for (fades, beside) in clean.into_iter().chain(random) {
+                cells.extend(OPERATIONS.map(|operation| Self {
+                    link: name,
+                    fades,
+                    arq: ArqKind::None,
+                    operation,
+                    beside,
+                }));
+            }
+        }
+        cells
+    }
+
+    /// The whole matrix, but for recorded channels and good links.
     pub(crate) fn all() -> Vec<Self> {
         let slow = [Fades::None, Fades::Bad(40), Fades::Bad(80), Fades::Bad(160), Fades::Outages];
         let fast = [Fades::None, Fades::Loss(1), Fades::Loss(3)];
@@ -103,14 +179,18 @@ impl Cell {
                         fades,
                         arq,
                         operation,
-                        ping: false,
+                        beside: Beside::Nothing,
                     }));
                 }
             }
         }
-        let beside =
-            |fades| Self { link: PAPER, fades, arq: ArqKind::None, operation: Operation::Read, ping: true };
-        cells.extend([Fades::None, Fades::Bad(80)].map(beside));
+        cells.extend([Fades::None, Fades::Bad(80)].map(|fades| Self {
+            link: PAPER,
+            fades,
+            arq: ArqKind::None,
+            operation: Operation::Read,
+            beside: Beside::Ping,
+        }));
         cells
     }
 
@@ -124,9 +204,14 @@ impl Cell {
             Fades::Recorded(recorded) => {
                 return vec!["--config".to_owned(), recorded.file.display().to_string()];
             }
+            Fades::Good(good) => return words(&good.options()),
+            Fades::Random(good) => {
+                let lossy = format!("{} --good {:?} --bad 1us", good.options(), good.between_losses());
+                return words(&lossy);
+            }
         };
         let line = format!("--preset {} {fades} --arq {}", self.link, self.arq);
-        line.split(' ').map(str::to_owned).collect()
+        words(&line)
     }
 
     /// The same for the testbed, which knows the limit and computes the copy in virtual time.
@@ -136,6 +221,7 @@ impl Cell {
     pub(crate) fn plan(&self, size: u64) -> anyhow::Result<Plan> {
         let mut link = match self.fades {
             Fades::Recorded(recorded) => recorded.link.clone(),
+            Fades::Good(good) | Fades::Random(good) => good.config(),
             _ => Preset::named(self.link)?.config(),
         };
         match self.fades {
@@ -146,7 +232,11 @@ impl Cell {
                 link.channel.set_bad_mean(Duration::from_secs(2));
             }
             Fades::Loss(per_cent) => link.channel.set_loss(format!("{per_cent}%").parse()?)?,
-            Fades::Recorded(_) => {}
+            Fades::Recorded(_) | Fades::Good(_) => {}
+            Fades::Random(good) => {
+                link.channel.set_good_mean(good.between_losses());
+                link.channel.set_bad_mean(Duration::from_micros(1));
+            }
         }
         link.arq.kind = self.arq;
         let mut room = Room::named("modern")?;
@@ -172,10 +262,12 @@ impl Cell {
         Ok(plan)
     }
 
-    /// Bytes of the file: 1 MB on the papers' link, half a minute at the mean rate of a recorded channel, 16 MB elsewhere.
+    /// Bytes of the file: 1 MB on the papers' link, half a minute at the mean rate of a recorded channel, four seconds and at most
+    /// 128 MB on a good link, 16 MB elsewhere.
     pub(crate) fn size(&self) -> u64 {
         match self.fades {
             Fades::Recorded(recorded) => recorded.link.rate.mean().bits_per_second() / 8 * 30,
+            Fades::Good(good) | Fades::Random(good) => (good.rate.unwrap_or(1000) << 19).min(128 << 20),
             _ if self.link == PAPER => 1 << 20,
             _ => 16 << 20,
         }
@@ -183,8 +275,11 @@ impl Cell {
 
     /// What a copy asks of the machine: 10 for its processes, and three for each Mbit/s of its link. Two copies over UDP at 54 Mbit/s
     /// beside each other took up to twice as long on two processors.
+    ///
+    /// On a good link, the whole machine.
     pub(crate) fn load(&self) -> u64 {
         let rate = match self.fades {
+            Fades::Good(_) | Fades::Random(_) => return u64::MAX,
             Fades::Recorded(recorded) => recorded.link.rate.mean(),
             _ => Preset::named(self.link).map_or(BitRate::UNLIMITED, |preset| preset.config().rate.mean()),
         };
@@ -205,7 +300,10 @@ impl Cell {
     /// How late deliveries may be at the 99th percentile, in ms, before the link is not the one that was asked for.
     pub(crate) fn late_ms(&self) -> f64 {
         match self.link {
+            // That is what is measured.
+            _ if self.beside == Beside::Busy => f64::INFINITY,
             PAPER | "satellite-600" => 5.0,
+            _ if matches!(self.fades, Fades::Good(_) | Fades::Random(_)) => 5.0,
             // Copies at these rates need the processors, so that a busy machine delays them before the link is late.
             "wifi-54" | "lan-50ms" if self.arq == ArqKind::None => 0.5,
             _ => 2.0,
@@ -220,6 +318,10 @@ impl Cell {
     }
 }
 
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
 /// Whether a link can have this kind of ARQ: stop-and-wait sends a frame in each round trip of the link, so that over 50 ms 16 MB would take
 /// nine minutes.
 fn is_possible(link: &str, arq: ArqKind) -> bool {
@@ -229,14 +331,19 @@ fn is_possible(link: &str, arq: ArqKind) -> bool {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/{}", self.link, self.fades, self.arq, self.operation.name())?;
-        if self.ping { f.write_str("/ping") } else { Ok(()) }
+        match self.beside {
+            Beside::Nothing => Ok(()),
+            Beside::Ping => f.write_str("/ping"),
+            Beside::Busy => f.write_str("/busy"),
+        }
     }
 }
 
 impl fmt::Display for Fades {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => f.write_str("clean"),
+            Self::None | Self::Good(_) => f.write_str("clean"),
+            Self::Random(_) => f.write_str("0.1%"),
             Self::Bad(mean) => write!(f, "{mean}ms"),
             Self::Outages => f.write_str("outages"),
             Self::Loss(per_cent) => write!(f, "{per_cent}%"),
@@ -257,6 +364,23 @@ mod tests {
         for cell in cells {
             let limit = testbed::Limit::of_seed(&cell.limiting(cell.size()).unwrap(), 1).unwrap();
             assert!(limit.is_some_and(|limit| limit.physical > Duration::from_secs(1)), "{cell}");
+        }
+    }
+
+    #[test]
+    fn good_links_have_names_options_and_a_limit() {
+        let cells = Cell::good();
+        let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::to_string).collect();
+        assert_eq!((cells.len(), names.len()), (2 * (6 + 6 + 5) * 5, cells.len()));
+        let cell = |name: &str| *cells.iter().find(|cell| cell.to_string() == name).unwrap();
+        let busy = cell("300M-10ms/clean/none/write/busy");
+        assert_eq!(busy.options().join(" "), "--rate 300M --delay 5ms --duplex full");
+        let lossy = cell("100M-200µs/0.1%/none/read");
+        let options = lossy.options().join(" ");
+        assert_eq!(options, "--rate 100M --delay 100µs --duplex full --good 120ms --bad 1us");
+        for (cell, limit_s) in [(busy, 3.7), (lossy, 4.4)] {
+            let limit = testbed::Limit::of_seed(&cell.limiting(cell.size()).unwrap(), 1).unwrap().unwrap();
+            assert!((limit.physical.as_secs_f64() - limit_s).abs() < 0.2, "{cell}: {limit:?}");
         }
     }
 

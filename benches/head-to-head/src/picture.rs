@@ -9,7 +9,7 @@ use testbed::{
 };
 
 use crate::{
-    cell::{Cell, Fades, PAPER},
+    cell::{Beside, Cell, Fades, PAPER},
     summary::Row,
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn write(directory: &Path, all: &[Cell], rows: &[Row]) -> anyhow::Res
     let cells: Vec<Cell> = all
         .iter()
         .copied()
-        .filter(|cell| !cell.ping && rows.iter().any(|row| row.cell == cell.to_string()))
+        .filter(|cell| cell.beside == Beside::Nothing && rows.iter().any(|row| row.cell == cell.to_string()))
         .collect();
     for operation in [Operation::Read, Operation::Write] {
         for arq in [ArqKind::None, ArqKind::StopAndWait, ArqKind::SelectiveRepeat] {
@@ -67,7 +67,7 @@ fn curves(cells: &[&Cell], rows: &[Row]) -> Plot {
     let fade = |cell: &Cell| match cell.fades {
         Fades::None => Some(0.0),
         Fades::Bad(mean) => Some(mean as f64),
-        Fades::Outages | Fades::Loss(_) | Fades::Recorded(_) => None,
+        Fades::Outages | Fades::Loss(_) | Fades::Recorded(_) | Fades::Good(_) | Fades::Random(_) => None,
     };
     let points = |value: &dyn Fn(&Cell) -> Option<Point>| -> Vec<Point> {
         cells.iter().filter_map(|cell| value(cell)).collect()

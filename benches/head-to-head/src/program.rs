@@ -4,7 +4,7 @@ use std::process::Command;
 
 use testbed::Operation;
 
-use crate::cell::{Cell, PAPER};
+use crate::cell::{Beside, Cell, PAPER};
 
 /// One way of copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +50,10 @@ impl Program {
     pub(crate) fn belongs(&self, cell: &Cell) -> bool {
         match self.name {
             // Its blocks and timeouts are made for the papers' link; elsewhere it would be stopped after 300 s.
-            "papers" => cell.link == PAPER && !cell.ping,
-            "nfsw-4096" => cell.ping,
+            "papers" => cell.link == PAPER && cell.beside != Beside::Ping,
+            "nfsw-4096" => cell.beside == Beside::Ping,
             "nfs-cp" | "nfsw" => true,
-            _ => !cell.ping,
+            _ => cell.beside != Beside::Ping,
         }
     }
 

@@ -4,7 +4,12 @@ use std::{fmt::Write, fs, path::Path};
 
 use anyhow::Context;
 
-use crate::{cell::Cell, results::Results, summary::Row, target};
+use crate::{
+    cell::{Beside, Cell},
+    results::Results,
+    summary::Row,
+    target,
+};
 
 fn seconds(value: Option<f64>) -> String {
     value.map_or_else(
@@ -75,7 +80,8 @@ fn overview(all: &[Cell], rows: &[Row]) -> String {
         };
         format!("{} ({}){lost}", seconds(row.mean_s), seconds(row.worst_s))
     };
-    for cell in all.iter().filter(|cell| !cell.ping && cell.arq == linkemu::ArqKind::None) {
+    for cell in all.iter().filter(|cell| cell.beside == Beside::Nothing && cell.arq == linkemu::ArqKind::None)
+    {
         let name = cell.to_string();
         let here: Vec<&Row> = rows.iter().filter(|row| row.cell == name).collect();
         let Some(first) = here.first() else { continue };

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use testbed::{Operation, mean, run};
 
 use crate::{
-    cell::{Cell, Fades, PAPER},
+    cell::{Beside, Cell, Fades, PAPER},
     results::Results,
     summary::Row,
     trial::Outcome,
@@ -36,7 +36,12 @@ impl Check {
 }
 
 /// The slowest nfsw may be, over the best program of a cell.
-const BEHIND_BEST: f64 = 1.05;
+fn behind_best(cell: &Cell) -> f64 {
+    match cell.fades {
+        Fades::Good(_) | Fades::Random(_) if cell.beside == Beside::Nothing => 1.0,
+        _ => 1.05,
+    }
+}
 /// How far the mean may be from virtual time, as a share of it.
 const APART: f64 = 0.03;
 
@@ -49,7 +54,7 @@ pub(crate) fn table(all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Re
         for ours in here.iter().filter(|row| row.program == "nfsw") {
             checks.extend(judge(results, cell, &here, ours));
         }
-        if cell.ping {
+        if cell.beside == Beside::Ping {
             let ping = here.iter().find(|row| row.program == "nfsw-4096").and_then(|row| row.ping_ms);
             let what = "RTT of a ping beside nfsw --transport udp --block-size 4096 (ms)".to_owned();
             checks.extend(ping.map(|ours| Check {
@@ -98,7 +103,7 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
         check(format!("copies of nfsw {control} that failed"), Bound::Most(0.0), Some(ours.lost() as f64));
     }
     let no_arq = cell.arq == linkemu::ArqKind::None;
-    if cell.link == PAPER && no_arq && !cell.ping {
+    if cell.link == PAPER && no_arq && cell.beside != Beside::Ping {
         match cell.fades {
             Fades::None | Fades::Bad(40 | 80) => {
                 let value = against("nfs-cp", control);
@@ -124,7 +129,7 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
                     ours.worst_times_limit,
                 );
             }
-            Fades::Loss(_) | Fades::Recorded(_) => {}
+            Fades::Loss(_) | Fades::Recorded(_) | Fades::Good(_) | Fades::Random(_) => {}
         }
         if matches!(cell.fades, Fades::Bad(_)) {
             let value = gain("papers", "");
@@ -168,16 +173,16 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
         row.whole() && !row.program.starts_with("nfsw") && [control, ""].contains(&row.congestion.as_str())
     });
     let best = others.min_by(|a, b| a.mean_s.unwrap_or(f64::MAX).total_cmp(&b.mean_s.unwrap_or(f64::MAX)));
-    if let (Some(best), false) = (best, cell.ping) {
+    if let (Some(best), true) = (best, cell.beside != Beside::Ping) {
         let what = format!("nfsw {control}, wall time against the best, {}", best.contender());
-        check(what, Bound::Most(BEHIND_BEST), against(&best.program, &best.congestion));
+        check(what, Bound::Most(behind_best(cell)), against(&best.program, &best.congestion));
     }
     checks
 }
 
 /// Real time against virtual time, where this is our own UDP over the papers' link.
 fn virtual_time(cell: &Cell, results: &Results) -> anyhow::Result<Option<Check>> {
-    if cell.link != PAPER || cell.ping || cell.operation != Operation::Read {
+    if cell.link != PAPER || cell.beside == Beside::Ping || cell.operation != Operation::Read {
         return Ok(None);
     }
     let name = cell.to_string();

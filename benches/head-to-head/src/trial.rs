@@ -3,7 +3,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testbed::{Limit, Operation};
 
-use crate::{cell::Cell, program::Program, sshd::Sshd, watch::Watch};
+use crate::{
+    cell::{Beside, Cell},
+    program::Program,
+    sshd::Sshd,
+    watch::Watch,
+};
 
 /// Times that a copy is made until the link was on time.
 const ATTEMPTS: u32 = 3;
@@ -154,7 +160,7 @@ impl Bench {
             .env("SCRIPT", program.script(cell.operation))
             .env("PATIENCE", self.patience.as_secs().to_string())
             .env("TIMES", path("times"))
-            .env("PINGS", if cell.ping { path("pings") } else { PathBuf::new() })
+            .env("PINGS", if cell.beside == Beside::Ping { path("pings") } else { PathBuf::new() })
             .env("EXPORT", &export)
             .env("FILE", file)
             .env("LOCAL", local)
@@ -168,6 +174,7 @@ impl Bench {
         if let Some(ssh) = &self.ssh {
             command.env("SSH_PORT", ssh.port.to_string()).env("SSH_OPTIONS", &ssh.options);
         }
+        let _busy = (cell.beside == Beside::Busy).then(BusyMachine::start).transpose()?;
         let begun = Instant::now();
         let errors = fs::File::create(path("errors"))?;
         command.stdin(Stdio::null()).stdout(errors.try_clone()?).stderr(errors).status()?;
@@ -211,8 +218,29 @@ impl Bench {
             pause_ms,
             late: late_ms > cell.late_ms() || pause_ms > PAUSE_MS,
             repeated: 0,
-            ping_ms: cell.ping.then(|| round_trip(&path("pings"))).flatten(),
+            ping_ms: (cell.beside == Beside::Ping).then(|| round_trip(&path("pings"))).flatten(),
         })
+    }
+}
+
+/// One process per processor that computes, until it is dropped.
+struct BusyMachine(Vec<Child>);
+
+impl BusyMachine {
+    fn start() -> anyhow::Result<Self> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let one = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        Ok(Self((0..processors).map(one).collect::<Result<_, _>>()?))
+    }
+}
+
+impl Drop for BusyMachine {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            // One that has ended computes no longer.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 

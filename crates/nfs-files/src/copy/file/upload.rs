@@ -190,6 +190,7 @@ impl Run<'_> {
                 }
             }
         };
+        let is_resumable = earlier.is_some();
         let finish = || earlier.into_iter().for_each(Earlier::finish);
         let made = match sent {
             // When it got its name, it was looked at.
@@ -234,17 +235,24 @@ impl Run<'_> {
         let mut latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_named = gets_name || {
             let temporary = fresh.map_or_else(|| self.temporary(name), <[u8]>::to_vec);
-            let look = place.find_made((&temporary, &made));
-            let (found, there) = match self.sync {
-                Some(_) if !matches!(replaces, Replaces::Anything { .. }) => {
-                    let (found, there) = tokio::join!(look, Place::look_up_in(place, name));
-                    (found, Some(there?))
+            let is_looked_at = self.sync.is_some() && !matches!(replaces, Replaces::Anything { .. });
+            // A sync into a directory that others fill, too, pays for one look at each file, not for two: a name that was free gets what was
+            // made by its name alone, as in a directory of its own.
+            let is_known = is_looked_at && !narrows && !is_resumable && matches!(replaces, Replaces::Nothing);
+            let look = async {
+                match made.metadata.filter(|_| is_known) {
+                    Some(metadata) => Ok(metadata),
+                    None => place.find_made((&temporary, &made)).await.map(|found| found.metadata),
                 }
-                _ => (look.await, None),
             };
-            let found = found?;
-            latest = Some(found.metadata);
-            let made = (made.file, Some(Attributes::from(&found.metadata)), &temporary[..]);
+            let (metadata, there) = if is_looked_at {
+                let (metadata, there) = tokio::join!(look, Place::look_up_in(place, name));
+                (metadata?, Some(there?))
+            } else {
+                (look.await?, None)
+            };
+            latest = Some(metadata);
+            let made = (made.file, Some(Attributes::from(&metadata)), &temporary[..]);
             self.give_name_there(node, place, goal, made, keeps, there).await?
         };
         finish();
