@@ -39,6 +39,7 @@ use crate::{
     cell::Cell,
     machine::Machine,
     program::{PROGRAMS, Program, package},
+    report::Summary,
     results::{Results, Setting},
     sshd::Sshd,
     trial::{Bench, Outcome, Task, Trial},
@@ -386,7 +387,8 @@ fn show(arguments: &Arguments, all: &[Cell], results: &Results) -> anyhow::Resul
                 "head-to-head: the tables will lack {cell}, which is in the results: name its directory with --traces"
             );
         }
-        report::renew(root, all, results, &rows)?;
+        let summary = if arguments.good { Summary::GoodLinks } else { Summary::BadLinks };
+        report::renew(root, summary, all, results, &rows)?;
     }
     let nfsw = |trial: &&Trial| trial.program.starts_with("nfsw");
     Ok(results.trials().filter(nfsw).all(|trial| trial.outcome == Outcome::Intact))

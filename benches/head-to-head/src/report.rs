@@ -111,6 +111,37 @@ fn overview(all: &[Cell], rows: &[Row]) -> String {
     text
 }
 
+/// One line a cell of good links: the programs that most would use, nfsw, and nfsw over the fastest of the others.
+fn good_overview(all: &[Cell], results: &Results, rows: &[Row]) -> String {
+    const OTHERS: [&str; 4] = ["nfs-cp", "rsync", "scp", "nfs3_client"];
+    let mut text = "| link, round trip, losses, direction | beside | MiB |".to_owned();
+    for name in OTHERS {
+        let _ = write!(text, " {name} |");
+    }
+    text += " **nfsw** | nfsw / fastest other |\n|---|---|---|---|---|---|---|---|---|\n";
+    for cell in all {
+        let name = cell.to_string();
+        let find = |program: &str| {
+            rows.iter().find(|row| row.cell == name && row.program == program && row.congestion == "cubic")
+        };
+        let Some(ours) = find("nfsw") else { continue };
+        let against = |program: &&str| {
+            let (ours, theirs) = results.pair(&name, ("nfsw", "cubic"), (program, "cubic"))?;
+            find(program).filter(|row| row.whole()).map(|_| ours / theirs)
+        };
+        let beside = if cell.beside == Beside::Busy { "busy" } else { "" };
+        let size = cell.size() >> 20;
+        let _ =
+            write!(text, "| {}, {}, {} | {beside} | {size} |", cell.link, cell.fades, cell.operation.name());
+        for row in OTHERS.map(find) {
+            let _ = write!(text, " {} |", row.map_or_else(String::new, |row| seconds(row.mean_s)));
+        }
+        let ratio = ratio(OTHERS.iter().filter_map(against).reduce(f64::max));
+        let _ = writeln!(text, " {} | {ratio} |", seconds(ours.mean_s));
+    }
+    text
+}
+
 /// Versions, and how often the link was late.
 pub(crate) fn notes(results: &Results) -> String {
     let mut text = String::new();
@@ -146,17 +177,43 @@ pub(crate) fn page(all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Res
     ))
 }
 
-/// Puts the summary between the marks in docs/comparison.md.
-pub(crate) fn renew(root: &Path, all: &[Cell], results: &Results, rows: &[Row]) -> anyhow::Result<()> {
-    const MARKS: (&str, &str) = ("<!-- head-to-head -->\n", "<!-- /head-to-head -->");
+/// Which cells a summary in docs/comparison.md is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summary {
+    BadLinks,
+    GoodLinks,
+}
+
+impl Summary {
+    /// What stands before and after it.
+    const fn marks(self) -> (&'static str, &'static str) {
+        match self {
+            Self::BadLinks => ("<!-- head-to-head -->\n", "<!-- /head-to-head -->"),
+            Self::GoodLinks => ("<!-- good links -->\n", "<!-- /good links -->"),
+        }
+    }
+}
+
+/// Puts the summary between its marks in docs/comparison.md.
+pub(crate) fn renew(
+    root: &Path,
+    summary: Summary,
+    all: &[Cell],
+    results: &Results,
+    rows: &[Row],
+) -> anyhow::Result<()> {
+    let marks = summary.marks();
     let path = root.join("docs/comparison.md");
     let comparison = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let parts =
-        comparison.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
-    let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), MARKS.0.trim()))?;
-    let (overview, notes, targets) =
-        (overview(all, rows), notes(results), target::table(all, results, rows)?);
+        comparison.split_once(marks.0).and_then(|(before, rest)| Some((before, rest.split_once(marks.1)?.1)));
+    let (before, after) = parts.with_context(|| format!("{}: no {}", path.display(), marks.0.trim()))?;
+    let overview = match summary {
+        Summary::BadLinks => overview(all, rows),
+        Summary::GoodLinks => good_overview(all, results, rows),
+    };
+    let (notes, targets) = (notes(results), target::table(all, results, rows)?);
     let reached = targets.lines().last().unwrap_or_default();
-    let text = format!("{before}{}\n{overview}\n{notes}\nTargets: {reached}\n\n{}{after}", MARKS.0, MARKS.1);
+    let text = format!("{before}{}\n{overview}\n{notes}\nTargets: {reached}\n\n{}{after}", marks.0, marks.1);
     Ok(fs::write(&path, text)?)
 }

@@ -222,6 +222,7 @@ mod tests {
             retransmits: false,
             block: 4096,
             in_flight: 4,
+            fast: None,
         };
         for (fades_per_second, fade, words) in [
             (1.0, 80, "fades of 80 ms, 0.9 a second,"),

@@ -161,6 +161,15 @@ impl Endpoint {
             all.last_heard = all.last_heard.max(last_heard);
             all.path_estimate = all.path_estimate.or(path_estimate);
         }
+        let reasons = self.verdicts().map(|(_, reason)| reason);
+        let fast = reasons.into_iter().find_map(|reason| match reason {
+            Reason::Fast(rate) => Some(rate),
+            _ => None,
+        });
+        let has_failed = reasons.iter().any(|reason| matches!(reason, Reason::Slower(..)));
+        if let Some(estimate) = &mut all.path_estimate {
+            estimate.fast = fast.filter(|_| !has_failed);
+        }
         all
     }
 

@@ -198,3 +198,29 @@ fn what_is_made_ahead_on_a_long_path_takes_nobodys_place_and_is_left_nowhere() {
     assert_eq!(names("/deep"), ["directory", "file", "new"].map(String::from).into());
     assert_eq!(names("/deep/directory"), ["file"].map(String::from).into());
 }
+
+#[test]
+fn a_path_on_which_transfers_have_moved_to_tcp_is_used_over_tcp_at_once() {
+    let server = Server::everywhere();
+    let place = tempfile::tempdir().unwrap();
+    fs::write(server.path("/file"), noise(200_000)).unwrap();
+    let port = server.address().port();
+    let copy = format!(
+        "$nfsw cp -v \"nfs://$NFSW_HOST:{port}/file?mountport={port}\" {}",
+        place.path().join("file").display()
+    );
+    // What the cache has of a copy over a fast link, which this one is too short to be.
+    let mark = r#"sed -i 's/"fast":null/"fast":2e7/' "$XDG_CACHE_HOME/nfsw/paths.json""#;
+    let script = format!("{copy} && echo again >&2 && {mark} && {copy}");
+    let cache = tempfile::tempdir().unwrap();
+    let output = behind(&["--quiet", "--rate", "100M", "--delay", "20ms"], &script)
+        .env("XDG_CACHE_HOME", cache.path())
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let (first, second) = said.split_once("again\n").unwrap();
+    assert!(first.contains("over UDP") && !first.contains("over TCP"), "{said}");
+    assert!(second.contains("over TCP: the link is fast (UDP moved 160.00 Mbit/s)"), "{said}");
+    assert!(fs::read(place.path().join("file")).unwrap() == noise(200_000));
+}

@@ -51,7 +51,8 @@ pub fn remember(clients: impl Iterator<Item = Client>) {
     for client in clients {
         let server = client.address();
         if let (Some(estimate), Some(local)) = (client.status().path_estimate, local(server))
-            && !(estimate.is_app_limited && cached(server).is_some())
+            && !(estimate.is_app_limited
+                && cached(server).is_some_and(|known| known.fast.is_some() == estimate.fast.is_some()))
         {
             learned.push(entry(server, local, now, &estimate));
         }
@@ -135,6 +136,7 @@ pub fn entry(server: SocketAddr, local: IpAddr, now: u64, estimate: &PathEstimat
         "mean_fade_us": estimate.mean_fade.as_micros() as u64,
         "holds": estimate.retransmits,
         "block": estimate.block,
+        "fast": estimate.fast,
     })
 }
 
@@ -154,6 +156,7 @@ pub fn find(paths: &[Value], server: SocketAddr, local: IpAddr, now: u64) -> Opt
         retransmits: path["holds"].as_bool()?,
         block: path["block"].as_u64()?.try_into().ok()?,
         in_flight: 0,
+        fast: path["fast"].as_f64(),
     })
 }
 
@@ -182,6 +185,7 @@ mod tests {
         retransmits: false,
         block: 4096,
         in_flight: 0,
+        fast: Some(2e7),
     };
 
     #[test]

@@ -30,13 +30,21 @@ pub struct FirstTransport {
     tuning: TransportTuning,
     started: Instant,
     server: ServerPlace,
+    /// Bytes per second that UDP moved when an earlier transfer to the server went on over TCP.
+    fast: Option<f64>,
     answers: [Answer; 2],
 }
 
 impl FirstTransport {
     /// Starts when a NULL call is made over both transports.
     pub const fn new(now: Instant, server: ServerPlace, tuning: TransportTuning) -> Self {
-        Self { tuning, started: now, server, answers: [Answer::None; 2] }
+        Self { tuning, started: now, server, fast: None, answers: [Answer::None; 2] }
+    }
+
+    /// Records that earlier transfers over this path have moved to TCP, as the link was fast ([`Reason::Fast`]), and stayed there: so many bytes
+    /// per second.
+    pub const fn handle_fast(&mut self, rate: f64) {
+        self.fast = Some(rate);
     }
 
     /// Records the first answer over a transport, and the round trip that it took.
@@ -57,12 +65,16 @@ impl FirstTransport {
                 match tcp {
                     Answer::Refused => Some((Protocol::Udp, Reason::OnlyOne)),
                     _ if self.is_far(round_trip) => Some((Protocol::Udp, Reason::Far(round_trip))),
-                    Answer::At(..) => Some((Protocol::Tcp, Reason::Near(round_trip))),
+                    Answer::At(..) => {
+                        Some((Protocol::Tcp, self.fast.map_or(Reason::Near(round_trip), Reason::Fast)))
+                    }
                     Answer::None => over.then_some((Protocol::Udp, Reason::OnlyOne)),
                 }
             }
             [udp, Answer::At(_, round_trip)] => match udp {
-                _ if !self.is_far(round_trip) => Some((Protocol::Tcp, Reason::OnlyOne)),
+                _ if !self.is_far(round_trip) => {
+                    Some((Protocol::Tcp, self.fast.map_or(Reason::OnlyOne, Reason::Fast)))
+                }
                 Answer::At(..) => Some((Protocol::Udp, Reason::Far(round_trip))),
                 Answer::Refused => Some((Protocol::Tcp, Reason::OnlyOne)),
                 Answer::None => over.then_some((Protocol::Tcp, Reason::OnlyOne)),
@@ -94,9 +106,9 @@ impl FirstTransport {
         matches!(self.answers, [Answer::None, Answer::At(..)])
     }
 
-    /// Whether the server is further away than the network of a house.
+    /// Whether the server is further away than the network of a house, over a link that is not known to be fast.
     fn is_far(&self, round_trip: Duration) -> bool {
-        round_trip >= self.tuning.near && self.server == ServerPlace::Elsewhere
+        round_trip >= self.tuning.near && self.server == ServerPlace::Elsewhere && self.fast.is_none()
     }
 }
 
@@ -157,6 +169,26 @@ mod tests {
             first.handle_answer(at(udp.0), UDP, udp.1);
             assert!(!first.asks_udp_again());
             assert_eq!(first.poll(at(30)), Some((UDP, Reason::Far(reason))));
+        }
+    }
+
+    #[test]
+    fn what_was_fast_begins_over_tcp() {
+        #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
+        let now = Instant::now();
+        let far = Duration::from_millis(20);
+        for udp_is_first in [false, true] {
+            let mut first = FirstTransport::new(now, ServerPlace::Elsewhere, TransportTuning::DEFAULT);
+            first.handle_fast(2e7);
+            if udp_is_first {
+                first.handle_answer(now, UDP, far);
+                assert_eq!(first.poll(now), None, "TCP may still answer");
+                // It may be filtered by now.
+                let late = first.poll_timeout().unwrap();
+                assert_eq!(first.poll(late), Some((UDP, Reason::OnlyOne)));
+            }
+            first.handle_answer(now, TCP, far);
+            assert_eq!(first.poll(now), Some((TCP, Reason::Fast(2e7))));
         }
     }
 

@@ -56,6 +56,9 @@ pub struct PathEstimate {
     pub block: u32,
     /// READs or WRITEs in flight.
     pub in_flight: u32,
+    /// Bytes per second that UDP moved when transfers went on over TCP, where they did, as the link was fast, and stayed there
+    /// ([`Reason::Fast`](crate::endpoint::Reason::Fast)).
+    pub fast: Option<f64>,
 }
 
 /// Attempts after the first, by reason.

@@ -289,6 +289,7 @@ mod tests {
             retransmits: false,
             block: 8192,
             in_flight: 6,
+            fast: None,
         };
         let with_prior = |options| SessionOptions { prior: Some(prior), ..options };
         let prior_of = |protocol, options| config(protocol, IPV4, &with_prior(options)).engine.prior;

@@ -38,6 +38,11 @@ impl Finder<'_> {
                 result = ended(&mut tcp) => (Protocol::Tcp, result),
                 () = until(first.poll_timeout()) => continue,
             };
+            if let Ok(path) = &result
+                && let Some(rate) = self.fast_rate(path.address())
+            {
+                first.handle_fast(rate);
+            }
             match (protocol, result) {
                 (Protocol::Udp, Ok(path)) => {
                     first.handle_answer(clock(), protocol, path.round_trip);
@@ -65,6 +70,13 @@ impl Finder<'_> {
                 return Err(error);
             }
         }
+    }
+}
+
+impl Finder<'_> {
+    /// Returns the rate of UDP at which an earlier client has moved to TCP on the path to this address, and stayed there.
+    fn fast_rate(&self, address: SocketAddr) -> Option<f64> {
+        self.config.path_cache.as_ref()?.ask(address)?.fast
     }
 }
 

@@ -154,6 +154,7 @@ impl Adaptive {
             retransmits: self.path.arq.retransmits(),
             block: self.block,
             in_flight: u32::try_from(self.window() / u64::from(self.block)).unwrap_or(u32::MAX),
+            fast: None,
         })
     }
 

@@ -118,6 +118,7 @@ mod tests {
             retransmits,
             block: 1000,
             in_flight: 0,
+            fast: None,
         }
     }
 

@@ -201,6 +201,7 @@ fn an_earlier_run_s_window_is_taken_up_with_care() {
         retransmits: false,
         block: 4096,
         in_flight: 0,
+        fast: None,
     };
     let window = WindowLimits { calls: 1024, read_bytes: u64::MAX, write_bytes: u64::MAX };
     let in_flight = |rtt: u64| {

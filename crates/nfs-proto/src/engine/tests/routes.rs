@@ -58,6 +58,7 @@ fn a_wide_window_is_paced_and_a_timer_says_when_more_may_leave() {
         retransmits: false,
         block: 4096,
         in_flight: 0,
+        fast: None,
     };
     let mut path = choosing(Some(prior), WINDOW);
     for _ in 0..400 {

@@ -100,6 +100,7 @@ fn prior(block: u32) -> PathEstimate {
         retransmits: false,
         block,
         in_flight: 0,
+        fast: None,
     }
 }
 

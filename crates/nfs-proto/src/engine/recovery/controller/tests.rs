@@ -57,6 +57,7 @@ const fn known() -> PathEstimate {
         retransmits: false,
         block: BLOCK,
         in_flight: 0,
+        fast: None,
     }
 }
 
