@@ -204,7 +204,9 @@ def test_a_silent_server_is_a_timeout(own_server):
 
 
 BLOCKED = """
-import sys, time, nfsw
+import signal, sys, nfsw
+# What is started in the background of a script ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 file = nfsw.open(sys.argv[1], "rb")
 file.read(1)
 print("ready", flush=True)
