@@ -113,12 +113,12 @@ fn overview(all: &[Cell], rows: &[Row]) -> String {
 
 /// One line a cell of good links: the programs that most would use, nfsw, and nfsw over the fastest of the others.
 fn good_overview(all: &[Cell], results: &Results, rows: &[Row]) -> String {
-    const OTHERS: [&str; 4] = ["nfs-cp", "rsync", "scp", "nfs3_client"];
+    const OTHERS: [&str; 3] = ["nfs-cp", "rsync", "scp"];
     let mut text = "| link, round trip, losses, direction | beside | MiB |".to_owned();
     for name in OTHERS {
         let _ = write!(text, " {name} |");
     }
-    text += " **nfsw** | nfsw / fastest other |\n|---|---|---|---|---|---|---|---|---|\n";
+    text += " **nfsw** | nfsw / fastest other |\n|---|---|---|---|---|---|---|---|\n";
     for cell in all {
         let name = cell.to_string();
         let find = |program: &str| {

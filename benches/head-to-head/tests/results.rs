@@ -38,20 +38,21 @@ fn no_cell_is_missing() {
     assert!(there.iter().any(|cell| cell.contains("/recorded/")), "no recorded channel");
 }
 
-#[test]
-fn the_comparison_shows_these_copies_and_the_tables_have_every_cell() {
+/// Renews the tables in a copy of docs/comparison.md that lacks the rows which begin so, and compares it with what is committed. Returns the directory
+/// of the copy, where all tables are, too.
+fn renew(options: &[&str], row: &str) -> tempfile::TempDir {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let name = "docs/comparison.md";
-    let (_, trials) = lines();
     let copy = tempfile::tempdir().unwrap();
     fs::create_dir(copy.path().join("docs")).unwrap();
     let committed = fs::read_to_string(package.join("../..").join(name)).unwrap();
     // What the table had is not what it gets.
-    let without_rows: Vec<&str> =
-        committed.lines().filter(|line| !line.starts_with("| paper-1997")).collect();
+    let without_rows: Vec<&str> = committed.lines().filter(|line| !line.starts_with(row)).collect();
+    assert!(without_rows.len() < committed.lines().count(), "{row}");
     fs::write(copy.path().join(name), without_rows.join("\n")).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_head-to-head"))
-        .args(["--from", "trials.jsonl", "--renew"])
+        .args(options)
+        .arg("--renew")
         .arg(copy.path())
         .arg("--out")
         .arg(copy.path())
@@ -67,9 +68,20 @@ fn the_comparison_shows_these_copies_and_the_tables_have_every_cell() {
     let (renewed, committed) =
         (lines(&fs::read_to_string(copy.path().join(name)).unwrap()), lines(&committed));
     let difference = renewed.iter().zip(&committed).find(|(new, old)| new != old);
-    assert_eq!(difference, None, "{name} is not what --from trials.jsonl --renew makes of it");
+    assert_eq!(difference, None, "{name} is not what {options:?} --renew makes of it");
     assert_eq!(renewed.len(), committed.len(), "{name}");
+    copy
+}
 
+#[test]
+fn the_comparison_shows_the_copies_over_good_links() {
+    renew(&["--good", "--from", "good.jsonl"], "| 1000M-");
+}
+
+#[test]
+fn the_comparison_shows_these_copies_and_the_tables_have_every_cell() {
+    let (_, trials) = lines();
+    let copy = renew(&["--from", "trials.jsonl"], "| paper-1997");
     let tables = fs::read_to_string(copy.path().join("tables.md")).unwrap();
     let cells: BTreeSet<&str> = trials.iter().map(|trial| trial["cell"].as_str().unwrap()).collect();
     let here = cells.iter().filter(|cell| !cell.contains("/recorded/"));
