@@ -120,8 +120,18 @@ impl Run<'_> {
     /// Waits for the turn of a name, and refuses it if the destination takes it for another one that this run has to do with.
     pub(in crate::copy) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
         let turn = frame.given().turn(name).await;
-        for other in frame.given().add(&turn, name) {
-            self.refuse_if_one(&frame.place, name, &other).await?;
+        let mut others = frame.given().add(&turn, name);
+        // Of two names in one listing, neither stands for the other.
+        if frame.place.has_listed(name) {
+            others.retain(|other| !frame.place.has_listed(other));
+        }
+        // Hundreds of names may be alike: where nothing has this one, one look is enough.
+        if !others.is_empty()
+            && let Some(this) = frame.place.look_up(self.context, name).await?
+        {
+            for other in others {
+                self.refuse_if_same(&frame.place, (name, this), &other).await?;
+            }
         }
         Ok(turn)
     }
@@ -148,10 +158,21 @@ impl Run<'_> {
         name: &[u8],
         other: &[u8],
     ) -> Result<()> {
-        let [this, that] =
-            [place.look_up(self.context, name).await?, place.look_up(self.context, other).await?];
-        let (Some(this), Some(that)) = (this, that) else { return Ok(()) };
-        if !is_same(&this, &that) {
+        match place.look_up(self.context, name).await? {
+            Some(this) => self.refuse_if_same(place, (name, this), other).await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Run::refuse_if_one`], where it was looked up what has the name.
+    async fn refuse_if_same(
+        &self,
+        place: &Place,
+        (name, this): (&[u8], Present),
+        other: &[u8],
+    ) -> Result<()> {
+        let that = place.look_up(self.context, other).await?;
+        if !that.is_some_and(|that| is_same(&this, &that)) {
             return Ok(());
         }
         // They may be two names of one file, or the file system may number its files as it likes.
@@ -169,6 +190,12 @@ impl Run<'_> {
 }
 
 impl Place {
+    /// Whether a listing of a server's directory has had this name.
+    fn has_listed(&self, name: &[u8]) -> bool {
+        let Self::Remote(place) = self else { return false };
+        place.is_listed() && matches!(place.known.get(name), Some(Some(_)))
+    }
+
     /// Of names that are in the directory, takes away those that stand for what one of `wanted` leads to: the file system takes them for
     /// one, or the file would not be there.
     pub(in crate::copy) async fn without_wanted(

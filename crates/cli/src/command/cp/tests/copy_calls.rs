@@ -676,3 +676,29 @@ async fn the_incomplete_copy_of_one_directory_does_not_take_in_another() {
         assert!(target.join("other/o").exists());
     }
 }
+
+/// Each is compared with all others only where something has its name that may be one of them.
+#[tokio::test]
+async fn hundreds_of_names_that_differ_by_case_alone_cost_a_few_calls_each() {
+    const COUNT: u64 = 256;
+    let trial = Trial::start();
+    let ([from, to], [source, target]) = trial.ends(true, "from", "to");
+    fs::create_dir(&source).unwrap();
+    for number in 0..COUNT {
+        let cased = |(bit, letter): (usize, char)| {
+            if number >> bit & 1 == 1 { letter.to_ascii_uppercase() } else { letter }
+        };
+        let name: String = "abcdefgh".chars().enumerate().map(cased).collect();
+        fs::write(source.join(&name), &name).unwrap();
+    }
+    for (run, copied) in [("into a new directory", COUNT), ("again", 0)] {
+        let before = trial.served(Procedure::Lookup);
+        let (result, counts) = trial.copy(&["-r", "-T", "-u", &from, &to]).await;
+        result.unwrap();
+        assert_eq!(counts["done"], copied, "{run}: {counts}");
+        let lookups = trial.served(Procedure::Lookup) - before;
+        assert!(lookups <= 5 * COUNT, "{run}: {lookups}");
+    }
+    assert_eq!(fs::read_to_string(target.join("aBcdEfgH")).unwrap(), "aBcdEfgH");
+    assert_eq!(fs::read_dir(&target).unwrap().count() as u64, COUNT);
+}
