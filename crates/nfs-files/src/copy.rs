@@ -758,7 +758,9 @@ impl Run<'_> {
     }
 
     fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> Result<()> {
-        let (what, bytes) = (node.kind.into(), node.attributes.size);
+        let what = node.kind.into();
+        // That of a directory is how its file system keeps it.
+        let bytes = if node.kind == Kind::File { node.attributes.size } else { 0 };
         self.context.events.tell(&Event::Copied { what, source: &node.name(), target, bytes, change })
     }
 

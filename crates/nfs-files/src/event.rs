@@ -114,7 +114,7 @@ pub enum Event<'a> {
         source: &'a Name,
         /// Its copy.
         target: &'a Name,
-        /// Its size in bytes.
+        /// Bytes of a file; 0 of anything else.
         bytes: u64,
         /// Where it is below the destination, and why it was copied; `None` for a destination itself.
         change: Option<(&'a [u8], Change)>,

@@ -5,7 +5,7 @@ use std::{cell::RefCell, ffi::OsStr, fs, path::Path};
 use nfs_files::{
     Context, Error, ErrorKind, Events, Result,
     copy::{self, Options},
-    event::{Counts, Event},
+    event::{Counts, Event, What},
     local::StateHome,
     servers::Servers,
     url::Target,
@@ -22,7 +22,9 @@ struct Heard {
 impl Events for Heard {
     fn tell(&self, event: &Event<'_>) -> Result<()> {
         match event {
-            Event::Copied { target, .. } => {
+            Event::Copied { what, target, bytes, .. } => {
+                // What a directory takes is its file system's affair.
+                assert!(*what == What::File || *bytes == 0, "{what:?} {}: {bytes} bytes", target.shown);
                 self.lines.borrow_mut().push(target.shown.clone());
                 if let Some(left) = &self.copies_left {
                     let mut left = left.borrow_mut();
