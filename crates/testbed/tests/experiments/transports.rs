@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use linkemu::{BitRate, Duplex};
 use nfs_proto::config::{BlockSize, Window};
 use nfs_wire::portmap::Protocol;
 use testbed::{Operation, Outage, Plan, Room, Row, Run, Transport, mean, run, sweep};
@@ -28,6 +29,26 @@ fn a_quiet_link_is_filled_over_tcp_both_ways() {
         let rows =
             Row::new(&plan("modern", operation, Transport::Tcp), &testbed::Samples { runs: vec![run] }, 1);
         assert_eq!(rows.transport, "tcp");
+    }
+}
+
+/// 50 packets are what 12 ms carry, a little more than UDP lets queue. Blocks of one frame would take 1.08 times as long.
+#[test]
+fn a_good_link_with_a_short_queue_is_filled_over_udp_as_over_tcp() {
+    for operation in [Operation::Read, Operation::Write] {
+        let [udp, tcp] = [Transport::Udp, Transport::Tcp].map(|transport| {
+            let mut plan = plan("lan-50ms", operation, transport);
+            let link = &mut plan.room.link;
+            link.channel.set_bad_mean(Duration::ZERO);
+            (link.rate, link.delay) = (BitRate::megabits(50).into(), Duration::from_micros(2500));
+            link.duplex = Duplex::Full;
+            link.queue.packets = Some(50);
+            plan.room.server.read = Duration::from_micros(100);
+            plan.room.server.write = Duration::from_micros(100);
+            plan.size = 25 << 20;
+            seconds(&run(&plan, 1).unwrap())
+        });
+        assert!(udp < 1.04 * tcp, "{operation:?}: {udp} s over UDP, {tcp} s over TCP");
     }
 }
 

@@ -35,8 +35,12 @@ pub(super) struct Controller {
     rounds_since_congestion: u32,
     /// Rounds in a row in which more than an eighth was lost.
     lossy_rounds: u32,
+    /// Rounds in a row in which anything was lost while much queued.
+    losing_rounds: u32,
     /// Part of the allowance that may queue: less of it where a queue is shorter.
     queue_share: f64,
+    /// Up to which that grows again at its usual pace: a queue that has overflowed has not become longer since.
+    queue_limit: f64,
     heavy: HeavyLoss,
 }
 
@@ -67,7 +71,9 @@ impl Controller {
             probe_rtt: None,
             rounds_since_congestion: u32::MAX,
             lossy_rounds: 0,
+            losing_rounds: 0,
             queue_share: 1.0,
+            queue_limit: 1.0,
             heavy: HeavyLoss { losses: 0, replies: 0, rounds: 0, round_end: 0 },
         }
     }
@@ -219,17 +225,10 @@ impl Controller {
         let lost = std::mem::take(&mut self.lost);
         let is_lossy = lost * 8 > path.delivery.bytes() - self.round_end;
         self.round_end = path.delivery.bytes();
-        self.lossy_rounds = if is_lossy { self.lossy_rounds + 1 } else { 0 };
-        // A fade is over sooner, or lets nothing pass.
-        if self.lossy_rounds >= self.tuning.heavy_rounds {
-            // With less, the allowance is min_rtt / 8 in any case.
-            self.queue_share = (self.queue_share / 2.0).max(1.0 / 64.0);
-        } else if lost == 0 {
-            self.queue_share = (self.queue_share * self.tuning.queue_growth).min(1.0);
-        }
+        self.adapt_queue(path, (lost, is_lossy), block);
         let rate = path.rate();
-        let target = self.target(path, rate, block);
         let queueing = path.min_rtt.queueing_in_round().as_secs_f64();
+        let target = self.target(path, rate, block);
         let allowance = self.allowance(path, rate, block, self.queue_share) / rate.max(1.0);
         let is_path_limited = lost > 0 || queueing > allowance;
         let is_app_limited = !std::mem::take(&mut self.is_window_limited) && !is_path_limited;
@@ -265,6 +264,30 @@ impl Controller {
         path.min_rtt.end_round(self.tuning.allowance);
         if !is_app_limited {
             path.delivery.end_round();
+        }
+    }
+
+    /// A round has lost so many bytes, and perhaps more than an eighth: less may queue where the queue is shorter than the allowance.
+    fn adapt_queue(&mut self, path: &PathEstimator, (lost, is_lossy): (u64, bool), block: u32) {
+        self.lossy_rounds = if is_lossy { self.lossy_rounds + 1 } else { 0 };
+        // A fade is over sooner, or lets nothing pass.
+        if self.lossy_rounds >= self.tuning.heavy_rounds {
+            // With less, the allowance is min_rtt / 8 in any case.
+            self.queue_share = (self.queue_share / 2.0).max(1.0 / 64.0);
+        } else if lost == 0 {
+            self.queue_limit = (self.queue_limit * self.tuning.queue_limit_growth).min(1.0);
+            self.queue_share = (self.queue_share * self.tuning.queue_growth).min(self.queue_limit);
+        }
+        // Fades are not as regular as a queue that is a little too short, nor does as much queue then.
+        let rate = path.rate();
+        let allowance = self.allowance(path, rate, block, self.queue_share);
+        let is_overflow = lost > 0 && 2.0 * rate * path.min_rtt.queueing_in_round().as_secs_f64() > allowance;
+        self.losing_rounds = if is_overflow { self.losing_rounds + 1 } else { 0 };
+        if self.losing_rounds >= self.tuning.losing_rounds {
+            self.losing_rounds = 0;
+            self.queue_limit =
+                (self.queue_share * self.tuning.queue_limit).max(self.tuning.least_queue_limit);
+            self.queue_share = self.queue_share.min(self.queue_limit);
         }
     }
 

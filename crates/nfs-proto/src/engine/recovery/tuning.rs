@@ -195,10 +195,18 @@ pub struct WindowTuning {
     /// Rounds in a row with a loss for every four replies that mean a full queue, whatever the loss episodes; and those with an eighth of the
     /// bytes lost that mean a queue shorter than the allowance. 2 to 10.
     pub heavy_rounds: u32,
+    /// Rounds in a row with any loss, while more than half of the allowance queues, that mean a queue a little shorter than that. 4 to 20.
+    pub losing_rounds: u32,
     /// Replies in such a round, at least. 5 to 50.
     pub loss_round: u32,
     /// By what the part of the allowance that may queue grows in a round without a loss. 1.01 to 1.25.
     pub queue_growth: f64,
+    /// Which part of what has overflowed such a queue may queue from then on. 0.5 to 0.95.
+    pub queue_limit: f64,
+    /// The least part of the allowance to which that leads: what was lost may have met fades. 0 to 0.5.
+    pub least_queue_limit: f64,
+    /// By what that part grows in a round without a loss. 1 to 1.01.
+    pub queue_limit_growth: f64,
 }
 
 impl Default for WindowTuning {
@@ -216,8 +224,12 @@ impl Default for WindowTuning {
             narrow_blocks: 8,
             startup_growth: 1.25,
             heavy_rounds: 3,
+            losing_rounds: 6,
             loss_round: 10,
             queue_growth: 17.0 / 16.0,
+            queue_limit: 0.8,
+            least_queue_limit: 0.25,
+            queue_limit_growth: 2049.0 / 2048.0,
         }
     }
 }

@@ -187,3 +187,26 @@ fn a_queue_that_overflows_in_three_rounds_is_given_half_of_the_allowance_until_i
     let last = (0..20).map(|_| round(0)).last();
     assert_eq!(last, Some(14_999), "all of the allowance");
 }
+
+/// The same path, where more than 9 ms of a queue do not fit: one block is lost in each round, which is less than an eighth.
+#[test]
+fn a_queue_that_is_a_little_too_short_is_given_less_and_for_long() {
+    let mut flow = Flow::steady(15_000);
+    flow.path.min_rtt.set(flow.now, 5 * MS);
+    let mut round = |queueing: Duration, losses| {
+        for _ in 0..losses {
+            flow.controller.on_loss(BLOCK);
+        }
+        let rtt = 5 * MS + queueing;
+        flow.used_round(rtt, rtt.as_millis() as u32 * 1000)
+    };
+    // What is lost while little queues is lost to something else.
+    let few = (0..20).map(|_| round(5 * MS, 1)).last();
+    assert_eq!(few, Some(15_000));
+    let windows: Vec<u64> = (0..12).map(|_| round(9 * MS, 1)).collect();
+    assert_eq!(windows[..5], [15_000; 5], "a few rounds may have met fades");
+    assert_eq!(windows[5], 14_000, "half of the way to 5 + 8 ms");
+    assert!(windows[10] < 13_100 && windows[11] < 12_400, "then to 5 + 6.4 ms: {windows:?}");
+    let later = (0..100).map(|_| round(6 * MS, 0)).last().unwrap();
+    assert!((11_700..12_200).contains(&later), "what has overflowed is not tried again so soon: {later}");
+}
