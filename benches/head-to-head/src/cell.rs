@@ -68,14 +68,16 @@ impl Good {
     }
 
     fn name(self) -> String {
-        let rate = self.rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{rate}M"));
-        format!("{rate}-{:?}", self.round_trip)
+        format!("{}-{:?}", self.rate_option(), self.round_trip)
+    }
+
+    fn rate_option(self) -> String {
+        self.rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{rate}M"))
     }
 
     /// Its options, as `nfsw link exec` takes them.
     fn options(self) -> String {
-        let rate = self.rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{rate}M"));
-        format!("--rate {rate} --delay {:?} --duplex full", self.round_trip / 2)
+        format!("--rate {} --delay {:?} --duplex full", self.rate_option(), self.round_trip / 2)
     }
 
     fn config(self) -> LinkConfig {

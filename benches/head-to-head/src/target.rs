@@ -173,7 +173,9 @@ fn judge(results: &Results, cell: &Cell, here: &[&Row], ours: &Row) -> Vec<Check
         row.whole() && !row.program.starts_with("nfsw") && [control, ""].contains(&row.congestion.as_str())
     });
     let best = others.min_by(|a, b| a.mean_s.unwrap_or(f64::MAX).total_cmp(&b.mean_s.unwrap_or(f64::MAX)));
-    if let (Some(best), true) = (best, cell.beside != Beside::Ping) {
+    if cell.beside != Beside::Ping
+        && let Some(best) = best
+    {
         let what = format!("nfsw {control}, wall time against the best, {}", best.contender());
         check(what, Bound::Most(behind_best(cell)), against(&best.program, &best.congestion));
     }

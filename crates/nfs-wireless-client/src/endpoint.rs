@@ -161,16 +161,20 @@ impl Endpoint {
             all.last_heard = all.last_heard.max(last_heard);
             all.path_estimate = all.path_estimate.or(path_estimate);
         }
-        let reasons = self.verdicts().map(|(_, reason)| reason);
-        let fast = reasons.into_iter().find_map(|reason| match reason {
-            Reason::Fast(rate) => Some(rate),
-            _ => None,
-        });
-        let has_failed = reasons.iter().any(|reason| matches!(reason, Reason::Slower(..)));
         if let Some(estimate) = &mut all.path_estimate {
-            estimate.fast = fast.filter(|_| !has_failed);
+            estimate.fast = self.fast_rate();
         }
         all
+    }
+
+    /// Returns the rate of UDP at which READs or WRITEs have moved to TCP and stayed there, unless TCP has failed for the others.
+    fn fast_rate(&self) -> Option<f64> {
+        let reasons = self.verdicts().map(|(_, reason)| reason);
+        let has_failed = reasons.iter().any(|reason| matches!(reason, Reason::Slower(..)));
+        reasons.into_iter().filter(|_| !has_failed).find_map(|reason| match reason {
+            Reason::Fast(rate) => Some(rate),
+            _ => None,
+        })
     }
 
     /// Returns where the server is, over each transport that there is a connection of; the first one's before the other's.

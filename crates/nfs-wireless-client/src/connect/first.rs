@@ -71,9 +71,7 @@ impl Finder<'_> {
             }
         }
     }
-}
 
-impl Finder<'_> {
     /// Returns the rate of UDP at which an earlier client has moved to TCP on the path to this address, and stayed there.
     fn fast_rate(&self, address: SocketAddr) -> Option<f64> {
         self.config.path_cache.as_ref()?.ask(address)?.fast
