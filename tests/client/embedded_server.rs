@@ -326,30 +326,34 @@ async fn a_call_is_given_up_after_its_timeout() {
     assert!(matches!(error, Error::Silent { attempts: 2, .. }), "one resend at 700 ms: {error}");
 }
 
-/// A server for a directory, on any port.
-async fn serve_directory(path: &std::path::Path) -> Server {
+/// A server for a directory, on any port of this address.
+async fn serve_directory(address: &str, path: &std::path::Path) -> Server {
     let directory = Directory::open(path, DirectoryConfig::default()).unwrap();
     let service = Service::new(ServiceConfig::default(), directory, 1, Instant::now()).unwrap();
-    Server::bind("127.0.0.1:0".parse().unwrap(), service).await.unwrap()
+    Server::bind(format!("{address}:0").parse().unwrap(), service).await.unwrap()
 }
 
+/// Each has an address of its own: a port that one of them leaves is not another test's server meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_on_another_port_is_found_by_its_port_mapper() {
-    tokio::join!(come_back(TransportChoice::Udp), come_back(TransportChoice::Tcp));
+    tokio::join!(
+        come_back("127.0.0.21", TransportChoice::Udp),
+        come_back("127.0.0.22", TransportChoice::Tcp)
+    );
 }
 
-async fn come_back(transport: TransportChoice) {
+async fn come_back(address: &str, transport: TransportChoice) {
     let export = tempfile::tempdir().unwrap();
     let contents: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
     std::fs::write(export.path().join("file"), &contents).unwrap();
-    let mapper = serve("127.0.0.1:0").await;
-    let first = serve_directory(export.path()).await;
+    let mapper = serve(&format!("{address}:0")).await;
+    let first = serve_directory(address, export.path()).await;
     mapper.with_service(|service| service.set_address(first.local_addr()));
     let mut config = by_port_mapper(mapper.local_addr(), transport);
     // A second's work, in many calls.
     config.rate_limit = Some(8 * contents.len() as u64);
     config.read_block = BlockSize::Exact(4096);
-    let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+    let client = Client::connect(address, b"/", config).await.unwrap();
     let file = client.resolve(b"/file").await.unwrap();
     let place = tempfile::NamedTempFile::new().unwrap();
     let sink = place.reopen().unwrap();
@@ -359,7 +363,7 @@ async fn come_back(transport: TransportChoice) {
     };
     tokio::time::sleep(Duration::from_millis(200)).await;
     first.shutdown().await;
-    let second = serve_directory(export.path()).await;
+    let second = serve_directory(address, export.path()).await;
     mapper.with_service(|service| service.set_address(second.local_addr()));
     copying.await.unwrap().unwrap();
     assert_eq!(client.address(), second.local_addr());
@@ -370,18 +374,21 @@ async fn come_back(transport: TransportChoice) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_that_the_port_mapper_names_is_told_apart() {
-    tokio::join!(be_replaced(TransportChoice::Udp), be_replaced(TransportChoice::Tcp));
+    tokio::join!(
+        be_replaced("127.0.0.23", TransportChoice::Udp),
+        be_replaced("127.0.0.24", TransportChoice::Tcp)
+    );
 }
 
-async fn be_replaced(transport: TransportChoice) {
+async fn be_replaced(address: &str, transport: TransportChoice) {
     let (export, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mapper = serve("127.0.0.1:0").await;
-    let first = serve_directory(export.path()).await;
+    let mapper = serve(&format!("{address}:0")).await;
+    let first = serve_directory(address, export.path()).await;
     mapper.with_service(|service| service.set_address(first.local_addr()));
     let config = by_port_mapper(mapper.local_addr(), transport);
-    let client = Client::connect("127.0.0.1", b"/", config).await.unwrap();
+    let client = Client::connect(address, b"/", config).await.unwrap();
     first.shutdown().await;
-    let second = serve_directory(other.path()).await;
+    let second = serve_directory(address, other.path()).await;
     mapper.with_service(|service| service.set_address(second.local_addr()));
     let error = client.mkdir(client.root(), b"directory", mode(0o750)).await.unwrap_err();
     assert!(

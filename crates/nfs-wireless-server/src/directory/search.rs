@@ -28,6 +28,11 @@ impl Search {
         self.ahead.pop_front().or_else(|| self.beyond.pop_front())
     }
 
+    /// Returns a directory that could not be looked into for the moment: it comes next.
+    pub(super) fn put_back(&mut self, directory: NodeId) {
+        self.ahead.push_front(directory);
+    }
+
     /// Adds a directory that was found; what is mounted within the export comes last.
     pub(super) fn add(&mut self, directory: NodeId, is_mounted: bool) {
         let queue = if is_mounted { &mut self.beyond } else { &mut self.ahead };

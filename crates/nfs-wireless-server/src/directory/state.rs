@@ -311,8 +311,15 @@ impl State {
     pub(super) fn find_again(&mut self, node: NodeId) -> Result<(), Status> {
         let mut entries = 0;
         while let Some(directory) = self.search.next() {
-            // A directory that has gone meanwhile, or is not for us, holds nothing that could be asked for.
-            entries += self.look_into(directory).unwrap_or(1);
+            entries += match self.look_into(directory) {
+                Ok(count) => count,
+                Err(Status::JUKEBOX) => {
+                    self.search.put_back(directory);
+                    return Err(Status::JUKEBOX);
+                }
+                // A directory that has gone meanwhile, or is not for us, holds nothing that could be asked for.
+                Err(_) => 1,
+            };
             if self.table.identity(node).is_some() {
                 return Ok(());
             }
@@ -328,8 +335,13 @@ impl State {
         self.table.identity(directory).ok_or(Status::STALE)?;
         let inside = self.enter(directory)?;
         let mut count = 0;
+        let mut below = Vec::new();
         for entry in Dir::read_from(&inside).map_err(status)? {
-            let entry = entry.map_err(status)?;
+            let entry = match entry.map_err(status) {
+                Ok(entry) => entry,
+                Err(Status::JUKEBOX) => return Err(Status::JUKEBOX),
+                Err(_) => break,
+            };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
@@ -337,15 +349,22 @@ impl State {
             count += 1;
             // What cannot be looked at, such as a mount whose program is gone, does not hide its neighbours. Numbers of files whose time of
             // birth is not told prove nothing.
-            let Ok(found) = look_at(&inside, name) else { continue };
+            let found = match look_at(&inside, name).map_err(status) {
+                Ok(found) => found,
+                Err(Status::JUKEBOX) => return Err(Status::JUKEBOX),
+                Err(_) => continue,
+            };
             if !found.identity.is_unique() {
                 continue;
             }
             let node = self.table.enter(Place { directory, name: name.to_vec() }, found.identity);
             if found.attributes.type_ == ftype3::NF3DIR {
                 let is_mounted = !found.identity.is_on_mount_of(self.table.root());
-                self.search.add(node, is_mounted);
+                below.push((node, is_mounted));
             }
+        }
+        for (node, is_mounted) in below {
+            self.search.add(node, is_mounted);
         }
         Ok(count)
     }

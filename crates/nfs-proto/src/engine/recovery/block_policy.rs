@@ -28,6 +28,16 @@ const HEADERS: f64 = 340.0;
 /// Headers of IP and link in each frame.
 const FRAME_HEADERS: f64 = 38.0;
 
+/// Datagrams in fragments a second: half of the IP identifications in the 30 s that receivers keep fragments (RFC 4963 §3).
+const DATAGRAMS_PER_SECOND: f64 = 65_536.0 / 2.0 / 30.0;
+
+/// Bytes of incomplete datagrams that a receiver keeps: four fifths of Linux's `ipfrag_high_thresh`. What comes beyond is dropped for up to 30 s.
+const INCOMPLETE_BYTES: f64 = 0.8 * 4_194_304.0;
+
+/// A loss episode leaves two blocks incomplete, half of each there on average, for 30 s, in buffers 1.6 times as large (2304 bytes for a frame);
+/// in seconds.
+const INCOMPLETE_SECONDS: f64 = 1.6 * 30.0;
+
 impl Blocks {
     /// Returns the block that loses least to a fade.
     fn small(self) -> u32 {
@@ -51,11 +61,10 @@ pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks
         return block.min(range.largest);
     }
     let one_frame = range.one_frame.min(range.largest);
-    let kept = tuning.incomplete_seconds * episodes_per_second;
+    let kept = INCOMPLETE_SECONDS * episodes_per_second;
     let is_allowed = |bytes: u32| {
         bytes <= one_frame
-            || rate / f64::from(bytes) < tuning.datagrams_per_second
-                && f64::from(bytes) * kept < tuning.incomplete_bytes
+            || rate / f64::from(bytes) < DATAGRAMS_PER_SECOND && f64::from(bytes) * kept < INCOMPLETE_BYTES
     };
     let candidates = BLOCKS.into_iter().chain([one_frame, range.largest, range.small().min(range.largest)]);
     let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);
@@ -103,13 +112,7 @@ mod tests {
 
     /// The numbers that these examples are computed with.
     fn tuning() -> BlockTuning {
-        BlockTuning {
-            datagrams_per_second: 65_536.0 / 2.0 / 30.0,
-            incomplete_bytes: 0.8 * 4_194_304.0,
-            incomplete_seconds: 48.0,
-            hysteresis: 0.003,
-            doubt: 1.0 / 3.0,
-        }
+        BlockTuning { hysteresis: 0.003, doubt: 1.0 / 3.0 }
     }
 
     #[test]

@@ -283,7 +283,7 @@ impl Controller {
         let allowance = self.allowance(path, rate, block, self.queue_share);
         let is_overflow = lost > 0 && 2.0 * rate * path.min_rtt.queueing_in_round().as_secs_f64() > allowance;
         self.losing_rounds = if is_overflow { self.losing_rounds + 1 } else { 0 };
-        if self.losing_rounds >= self.tuning.losing_rounds {
+        if self.losing_rounds >= 2 * self.tuning.heavy_rounds {
             self.losing_rounds = 0;
             self.queue_limit =
                 (self.queue_share * self.tuning.queue_limit).max(self.tuning.least_queue_limit);

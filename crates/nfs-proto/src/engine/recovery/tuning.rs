@@ -193,10 +193,9 @@ pub struct WindowTuning {
     /// A round without this much growth of the rate counts against startup, as in BBR. 1.1 to 1.5.
     pub startup_growth: f64,
     /// Rounds in a row with a loss for every four replies that mean a full queue, whatever the loss episodes; and those with an eighth of the
-    /// bytes lost that mean a queue shorter than the allowance. 2 to 10.
+    /// bytes lost that mean a queue shorter than the allowance; twice as many with any loss, while more than half of the allowance queues, mean one
+    /// that is a little shorter. 2 to 10.
     pub heavy_rounds: u32,
-    /// Rounds in a row with any loss, while more than half of the allowance queues, that mean a queue a little shorter than that. 4 to 20.
-    pub losing_rounds: u32,
     /// Replies in such a round, at least. 5 to 50.
     pub loss_round: u32,
     /// By what the part of the allowance that may queue grows in a round without a loss. 1.01 to 1.25.
@@ -224,7 +223,6 @@ impl Default for WindowTuning {
             narrow_blocks: 8,
             startup_growth: 1.25,
             heavy_rounds: 3,
-            losing_rounds: 6,
             loss_round: 10,
             queue_growth: 17.0 / 16.0,
             queue_limit: 0.8,
@@ -274,14 +272,6 @@ impl Default for EpisodeTuning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BlockTuning {
-    /// Datagrams in fragments a second: half of the IP identifications in the 30 s that receivers keep fragments (RFC 4963 §3). 1 to 2184.
-    pub datagrams_per_second: f64,
-    /// Bytes of incomplete datagrams that a receiver keeps: four fifths of Linux's `ipfrag_high_thresh`. What comes beyond is dropped for up to 30 s.
-    /// 0 to 4 MiB.
-    pub incomplete_bytes: f64,
-    /// A loss episode leaves two blocks incomplete, half of each there on average, for 30 s, in buffers 1.6 times as large (2304 bytes for a frame);
-    /// in seconds. 30 to 60.
-    pub incomplete_seconds: f64,
     /// A change of block must gain this part. 0 to 0.05.
     pub hysteresis: f64,
     /// And this part of what fades cost now: a change unsettles min_rtt and the reply interval, by which they are found. 0 to 1.
@@ -290,13 +280,7 @@ pub struct BlockTuning {
 
 impl Default for BlockTuning {
     fn default() -> Self {
-        Self {
-            datagrams_per_second: 65_536.0 / 2.0 / 30.0,
-            incomplete_bytes: 0.8 * 4_194_304.0,
-            incomplete_seconds: 1.6 * 30.0,
-            hysteresis: 0.003,
-            doubt: 1.0 / 3.0,
-        }
+        Self { hysteresis: 0.003, doubt: 1.0 / 3.0 }
     }
 }
 

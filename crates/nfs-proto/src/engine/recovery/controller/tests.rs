@@ -34,7 +34,6 @@ fn tuning() -> WindowTuning {
         startup_growth: 1.25,
         heavy_rounds: 3,
         loss_round: 10,
-        losing_rounds: 6,
         queue_growth: 1.25,
         queue_limit: 0.8,
         least_queue_limit: 0.25,
