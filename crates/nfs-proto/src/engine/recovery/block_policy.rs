@@ -25,6 +25,18 @@ const SMALL: u32 = 1280;
 /// Headers of call and reply, link headers of the smaller one included, in bytes (RFC 1813 §3.3.6).
 const HEADERS: f64 = 340.0;
 
+/// Frames of a block for which no queue is too short: one of 50 packets holds eight.
+const SHORT_TRAIN: f64 = 6.0;
+
+/// Blocks that the path itself holds where they are longer: they do not meet in its queue then.
+const LONG_TRAINS: f64 = 8.0;
+
+/// Bytes per second above which short trains are too many datagrams, so that blocks have one frame where longer trains have no room.
+const MOST_SHORT_TRAINS: f64 = 8704.0 * DATAGRAMS_PER_SECOND;
+
+/// Bytes after which that costs more work than a queue that overflows costs time.
+const LONG_TRANSFER: u64 = 4 << 20;
+
 /// Headers of IP and link in each frame.
 const FRAME_HEADERS: f64 = 38.0;
 
@@ -52,11 +64,31 @@ pub(super) struct Path {
     pub(super) rate: f64,
     /// Loss episodes per second of good time.
     pub(super) episodes_per_second: f64,
+    /// The bandwidth-delay product, and the bytes that may queue beside it.
+    pub(super) bdp: f64,
+    pub(super) queue: f64,
+    /// Bytes that were delivered so far.
+    pub(super) delivered: u64,
+}
+
+impl Path {
+    /// Whether blocks of this size fit a short queue: their frames are few, or they are spread over the path, or one follows the other. What a block in
+    /// use needs of the path counts for half, as what that holds is not known so exactly.
+    fn has_room(self, bytes: u32, in_use: u32, range: Blocks) -> bool {
+        // A round trip has the block's own time on the air in it.
+        let holds = (self.bdp - f64::from(in_use)).max(0.0);
+        let block = f64::from(bytes);
+        let share = if bytes == in_use { 0.5 } else { 1.0 };
+        frames(bytes, range) <= SHORT_TRAIN
+            || holds >= LONG_TRAINS * block * share
+            || holds + self.queue <= block
+            || self.rate >= MOST_SHORT_TRAINS && self.delivered >= LONG_TRANSFER
+    }
 }
 
 /// Returns the block to use from now on, after blocks of `block` bytes.
 pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks) -> u32 {
-    let Path { rate, episodes_per_second } = path;
+    let Path { rate, episodes_per_second, .. } = path;
     if rate <= 0.0 {
         return block.min(range.largest);
     }
@@ -64,7 +96,9 @@ pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks
     let kept = INCOMPLETE_SECONDS * episodes_per_second;
     let is_allowed = |bytes: u32| {
         bytes <= one_frame
-            || rate / f64::from(bytes) < DATAGRAMS_PER_SECOND && f64::from(bytes) * kept < INCOMPLETE_BYTES
+            || rate / f64::from(bytes) < DATAGRAMS_PER_SECOND
+                && f64::from(bytes) * kept < INCOMPLETE_BYTES
+                && path.has_room(bytes, block, range)
     };
     let candidates = BLOCKS.into_iter().chain([one_frame, range.largest, range.small().min(range.largest)]);
     let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);
@@ -80,7 +114,12 @@ pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks
 /// Bytes on the air for each byte of the file.
 fn overhead(block: u32, range: Blocks) -> f64 {
     let bytes = f64::from(block);
-    (bytes + HEADERS + FRAME_HEADERS * ((bytes + 136.0) / f64::from(range.frame)).ceil()) / bytes
+    (bytes + HEADERS + FRAME_HEADERS * frames(block, range)) / bytes
+}
+
+/// Frames of a message with so many bytes.
+fn frames(block: u32, range: Blocks) -> f64 {
+    ((f64::from(block) + 136.0) / f64::from(range.frame)).ceil()
 }
 
 fn cost(block: u32, range: Blocks, rate: f64, episodes: f64) -> f64 {
@@ -95,11 +134,15 @@ mod tests {
 
     const RANGE: Blocks = Blocks { one_frame: 1280, largest: 32 << 10, frame: 1480 };
 
+    /// A path that holds nothing by itself.
+    const fn short(rate: f64, episodes_per_second: f64) -> Path {
+        Path { rate, episodes_per_second, bdp: 0.0, queue: 0.0, delivered: 0 }
+    }
+
     #[test]
     fn the_more_loss_episodes_the_smaller_the_block() {
         let choose = |episodes_per_second| {
-            let path = Path { rate: 125_000.0, episodes_per_second };
-            super::choose(&BlockTuning::default(), path, 8704, RANGE)
+            super::choose(&BlockTuning::default(), short(125_000.0, episodes_per_second), 8704, RANGE)
         };
         let chosen = [0.0, 0.3, 1.0, 3.0, 30.0].map(choose);
         assert!(chosen.is_sorted_by(|a, b| a >= b), "{chosen:?}");
@@ -107,7 +150,7 @@ mod tests {
     }
 
     fn choose(rate: f64, episodes_per_second: f64, block: u32) -> u32 {
-        super::choose(&tuning(), Path { rate, episodes_per_second }, block, RANGE)
+        super::choose(&tuning(), short(rate, episodes_per_second), block, RANGE)
     }
 
     /// The numbers that these examples are computed with.
@@ -168,8 +211,28 @@ mod tests {
     fn where_frames_are_large_a_block_of_one_small_frame_loses_least() {
         let jumbo = Blocks { one_frame: 8768, largest: 32 << 10, frame: 8980 };
         for (episodes_per_second, block) in [(0.0, 32_768), (5.0, 8768), (100.0, 1280)] {
-            let path = Path { rate: 1e6, episodes_per_second };
+            let path = short(1e6, episodes_per_second);
             assert_eq!(super::choose(&tuning(), path, 8768, jumbo), block, "{episodes_per_second}");
+        }
+    }
+
+    #[test]
+    fn blocks_that_queue_few_at_a_time_have_few_frames() {
+        // 6 MB/s, where 20,000 bytes may queue. The path holds so many bytes beside a block in use.
+        for (holds, in_use, chosen) in [
+            (0.0, 1280, 32_768),
+            (12_000.0, 1280, 32_768),
+            (13_000.0, 1280, 8704),
+            (13_000.0, 32_768, 8704),
+            (8.0 * 12_800.0, 8704, 12_800),
+            (8.0 * 32_768.0, 8704, 32_768),
+            (4.0 * 32_768.0, 8704, 16_384),
+            // What it holds is not known so exactly.
+            (4.0 * 32_768.0, 32_768, 32_768),
+            (3.9 * 32_768.0, 32_768, 12_800),
+        ] {
+            let path = Path { bdp: holds + f64::from(in_use), queue: 20_000.0, ..short(6e6, 0.0) };
+            assert_eq!(super::choose(&tuning(), path, in_use, RANGE), chosen, "{holds} beside {in_use}");
         }
     }
 

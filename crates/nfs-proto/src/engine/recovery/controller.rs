@@ -205,7 +205,9 @@ impl Controller {
         if path.spacing.handle_reply(now, acked.sent, acked.bytes, most)
             && let Some(rate) = path.spacing.rate()
         {
-            self.window = self.target(path, rate, block);
+            // No more than half of what may queue: the queue may be shorter, and nothing has been lost yet that would tell.
+            let queue = self.allowance(path, rate, block, 0.5);
+            self.window = (rate * path.round_trip().as_secs_f64() + queue) as u64;
         }
     }
 
@@ -296,6 +298,11 @@ impl Controller {
         self.window <= self.tuning.narrow_blocks * u64::from(block)
     }
 
+    /// Returns the bytes that may queue.
+    pub(super) fn queue(&self, path: &PathEstimator, rate: f64, block: u32) -> f64 {
+        self.allowance(path, rate, block, 1.0)
+    }
+
     /// Returns the bytes that may queue, where only a share of the usual time may.
     fn allowance(&self, path: &PathEstimator, rate: f64, block: u32, share: f64) -> f64 {
         let min_rtt = path.min_rtt.get();
@@ -313,8 +320,7 @@ impl Controller {
 
     /// Returns what the path holds, and what may queue.
     fn target(&self, path: &PathEstimator, rate: f64, block: u32) -> u64 {
-        let round_trip = path.min_rtt.get() + path.min_rtt.jitter();
-        (rate * round_trip.as_secs_f64() + self.allowance(path, rate, block, self.queue_share)) as u64
+        (rate * path.round_trip().as_secs_f64() + self.allowance(path, rate, block, self.queue_share)) as u64
     }
 }
 

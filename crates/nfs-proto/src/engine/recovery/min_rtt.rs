@@ -9,6 +9,8 @@ use super::tuning::PathTuning;
 pub(super) struct MinRtt {
     tuning: PathTuning,
     value: Option<Duration>,
+    /// What of it larger blocks have added since it was measured.
+    added: Duration,
     seen: Instant,
     /// Lowest in this round.
     round: Option<Duration>,
@@ -24,6 +26,7 @@ impl MinRtt {
         Self {
             tuning,
             value: None,
+            added: Duration::ZERO,
             seen: now,
             round: None,
             samples: (0, Duration::ZERO),
@@ -49,7 +52,7 @@ impl MinRtt {
 
     /// Takes a value that was measured on an empty path, or by an earlier connection.
     pub(super) const fn set(&mut self, now: Instant, rtt: Duration) {
-        (self.value, self.seen) = (Some(rtt), now);
+        (self.value, self.added, self.seen) = (Some(rtt), Duration::ZERO, now);
     }
 
     /// Begins the next round; what a fade of seconds adds to one counts as `most`.
@@ -65,9 +68,17 @@ impl MinRtt {
         self.jitter
     }
 
-    /// Larger blocks take so much longer. Smaller ones show a shorter time themselves.
+    /// Larger blocks take so much longer.
     pub(super) fn lengthen(&mut self, additional: Duration) {
         self.value = self.value.map(|value| value + additional);
+        self.added += additional;
+    }
+
+    /// Smaller blocks take so much less, of what larger ones have added. The rest they show themselves, where no queue stands.
+    pub(super) fn shorten(&mut self, less: Duration) {
+        let less = less.min(self.added);
+        self.value = self.value.map(|value| value.saturating_sub(less));
+        self.added -= less;
     }
 
     /// Returns the minimum, as far as it is known.

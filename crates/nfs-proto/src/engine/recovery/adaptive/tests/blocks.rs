@@ -5,7 +5,7 @@ use super::*;
 /// A path without fades on which the blocks of these tests are fast.
 fn fast() -> Flow {
     let mut flow = Flow::known(Some(RANGE));
-    flow.adaptive.path.delivery.resume(1e6);
+    flow.adaptive.path.delivery.resume(6e6);
     flow.adaptive.episodes.resume(0.0);
     flow
 }
@@ -30,8 +30,8 @@ fn a_change_of_block_is_chosen_once_and_lengthens_min_rtt() {
     flow.adaptive.block = 1280;
     let next = flow.adaptive.next_block(flow.now).unwrap();
     assert_eq!((next, flow.adaptive.block()), (32 << 10, Some(32 << 10)));
-    // 31,488 bytes more at 1 MB/s.
-    let longer = 50 * MS + Duration::from_micros(31_488);
+    // 31,488 bytes more at 6 MB/s.
+    let longer = 50 * MS + Duration::from_micros(5248);
     assert_eq!(flow.adaptive.path.min_rtt.get(), longer);
     assert_eq!(flow.adaptive.next_block(flow.now), Some(32 << 10));
     assert_eq!(flow.adaptive.path.min_rtt.get(), longer, "nothing changed");
