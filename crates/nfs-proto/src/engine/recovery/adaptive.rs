@@ -206,7 +206,7 @@ impl Adaptive {
                 self.episodes.per_second()
             },
             bdp: rate * self.path.min_rtt.get().as_secs_f64(),
-            queue: self.controller.queue(&self.path, rate, range.one_frame),
+            queue: self.controller.allowance(&self.path, rate, range.one_frame, 1.0),
             delivered: self.path.delivery.bytes(),
         };
         let next = block_policy::choose(&self.tuning, path, block, range);

@@ -206,8 +206,7 @@ impl Controller {
             && let Some(rate) = path.spacing.rate()
         {
             // No more than half of what may queue: the queue may be shorter, and nothing has been lost yet that would tell.
-            let queue = self.allowance(path, rate, block, 0.5);
-            self.window = (rate * path.round_trip().as_secs_f64() + queue) as u64;
+            self.window = self.filled(path, rate, block, 0.5);
         }
     }
 
@@ -298,13 +297,8 @@ impl Controller {
         self.window <= self.tuning.narrow_blocks * u64::from(block)
     }
 
-    /// Returns the bytes that may queue.
-    pub(super) fn queue(&self, path: &PathEstimator, rate: f64, block: u32) -> f64 {
-        self.allowance(path, rate, block, 1.0)
-    }
-
     /// Returns the bytes that may queue, where only a share of the usual time may.
-    fn allowance(&self, path: &PathEstimator, rate: f64, block: u32, share: f64) -> f64 {
+    pub(super) fn allowance(&self, path: &PathEstimator, rate: f64, block: u32, share: f64) -> f64 {
         let min_rtt = path.min_rtt.get();
         let is_wired = min_rtt < self.tuning.wired_rtt;
         let usual =
@@ -320,7 +314,13 @@ impl Controller {
 
     /// Returns what the path holds, and what may queue.
     fn target(&self, path: &PathEstimator, rate: f64, block: u32) -> u64 {
-        (rate * path.round_trip().as_secs_f64() + self.allowance(path, rate, block, self.queue_share)) as u64
+        self.filled(path, rate, block, self.queue_share)
+    }
+
+    /// The same where only a share of the usual time may queue.
+    fn filled(&self, path: &PathEstimator, rate: f64, block: u32, share: f64) -> u64 {
+        let round_trip = path.min_rtt.get() + path.min_rtt.jitter();
+        (rate * round_trip.as_secs_f64() + self.allowance(path, rate, block, share)) as u64
     }
 }
 

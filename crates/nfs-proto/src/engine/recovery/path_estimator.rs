@@ -88,11 +88,6 @@ impl PathEstimator {
         self.rate() * self.min_rtt.get().as_secs_f64()
     }
 
-    /// Returns the round trip without a queue, with what it varies by.
-    pub(super) fn round_trip(&self) -> Duration {
-        self.min_rtt.get() + self.min_rtt.jitter()
-    }
-
     /// Returns the time in which the path carries a block.
     pub(super) fn time_of(&self, bytes: u32) -> Duration {
         let bytes = f64::from(bytes.max(1));
