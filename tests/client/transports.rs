@@ -369,6 +369,22 @@ async fn uploads_that_are_stopped_leave_the_connection_to_the_others() {
     assert!(download(&client, b"last").await == *bytes);
 }
 
+#[tokio::test]
+async fn a_short_copy_over_a_fast_path_is_remembered_for_tcp() {
+    let server = serve().await;
+    let relay = Relay::start(server.local_addr(), OPEN).await;
+    let client = relay.client(TransportChoice::Udp).await;
+    let bytes = content(4 << 20);
+    upload(&client, b"a", &bytes).await;
+    assert!(download(&client, b"a").await == bytes);
+    let path = client.status().path_estimate.unwrap();
+    assert_eq!(
+        path.fast,
+        (path.mean_fade.is_zero() && path.rate >= f64::from(8 << 20)).then_some(path.rate),
+        "{path:?}"
+    );
+}
+
 /// Takes a quarter of a minute: the first comparison is made after 8 s.
 #[tokio::test]
 #[ignore = "as long as a comparison of transports takes"]

@@ -11,6 +11,7 @@ use nfs_wireless_client::{self as client, MountStatus, NfsStatus as Status, Proc
 use crate::{
     error::{Error, ErrorKind, Partial, kind_of, without_number},
     exit::{Exit, failure},
+    text::needs_escape,
     units,
 };
 
@@ -85,6 +86,23 @@ pub(crate) fn words() -> Vec<&'static str> {
 
 /// Returns the line for a person.
 pub(crate) fn explain(error: &(dyn StdError + 'static)) -> String {
+    tame(explained(error))
+}
+
+/// Escapes what a terminal would obey and no message of ours has: a part of it that a server, or another user, chose was not escaped.
+fn tame(line: String) -> String {
+    let is_obeyed = |it: char| it != '\\' && it != '\n' && it != '\t' && needs_escape(it);
+    if !line.contains(is_obeyed) {
+        return line;
+    }
+    let mut tame = String::with_capacity(line.len() + 8);
+    for character in line.chars() {
+        if is_obeyed(character) { tame.extend(character.escape_default()) } else { tame.push(character) }
+    }
+    tame
+}
+
+fn explained(error: &(dyn StdError + 'static)) -> String {
     let mut line = String::new();
     let mut next = Some(error);
     while let Some(cause) = next {

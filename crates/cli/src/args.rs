@@ -71,9 +71,10 @@ Examples:
 `nfsw COMMAND --help` explains a command.
 
 Exit status:
-  0 done and on stable storage     1 some files failed     2 wrong usage
-  3 cannot reach or mount          4 source missing        5 gave up, resumable
-  6 a copy differs                 7 local file error      130 interrupted
+  0 done; what was put on a server is on stable storage there
+  1 some files failed     2 wrong usage           3 cannot reach or mount
+  4 source missing        5 gave up, resumable    6 a copy differs
+  7 local file error      130 interrupted
 After 5, 7 or 130, run the same nfsw cp or nfsw sync again to resume.";
 
 /// The subcommands.

@@ -13,6 +13,7 @@ use futures_util::{
 
 use crate::{
     exit::{Exit, Failure},
+    hang::{LOCAL, Pulse, WORTH_A_LINE, waits_for_file_system},
     progress::Observation,
     report::Reporter,
     servers::Servers,
@@ -40,12 +41,14 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// The server is probed after a stall of this length, and again after as long: is it the link or the server?
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
-/// After this long without an answer a user without a progress bar is told once.
-const WORTH_A_LINE: Duration = Duration::from_secs(5);
-
 impl Clock {
     /// Draws the bar, words trouble, and returns when a timeout or the deadline has passed.
-    pub(crate) async fn watch(&self, connections: &Servers, reporter: &Reporter) -> anyhow::Error {
+    pub(crate) async fn watch(
+        &self,
+        connections: &Servers,
+        reporter: &Reporter,
+        pulse: &Pulse,
+    ) -> anyhow::Error {
         let activity = reporter.activity();
         let mut observation = Observation::new(self.started);
         let mut told = false;
@@ -63,6 +66,7 @@ impl Clock {
                     continue;
                 }
             }
+            pulse.tick();
             let now = Instant::now();
             if question.is_terminated()
                 && observation.stalled(now) >= ASK_AFTER
@@ -85,14 +89,20 @@ impl Clock {
                 told = false;
             } else if !shown && !told && observation.stalled(now) >= WORTH_A_LINE {
                 told = true;
-                reporter.warning(format!(
-                    "{}, still trying (Ctrl-C stops, --timeout limits the wait)",
-                    trouble.unwrap_or_default()
-                ));
+                let trouble = match waits_for_file_system() {
+                    true => LOCAL.to_owned(),
+                    false => trouble.unwrap_or_default(),
+                };
+                reporter
+                    .warning(format!("{trouble}, still trying (Ctrl-C stops, --timeout limits the wait)"));
             }
             if self.timeout.is_some_and(|timeout| observation.stalled(now) >= timeout) {
                 let stalled = units::duration(observation.stalled(now));
                 let reason = format!("no progress for {stalled}");
+                if waits_for_file_system() {
+                    let text = format!("gave up: {reason}, {LOCAL}; {}", again());
+                    return Failure::with(Exit::GaveUp, text);
+                }
                 return if activity.mounted() {
                     gave_up(connections, &reason)
                 } else {

@@ -12,6 +12,7 @@ mod config;
 mod exit;
 pub mod fuzzing;
 mod habits;
+mod hang;
 mod link_options;
 mod links;
 mod log;
@@ -31,6 +32,7 @@ mod summary;
 mod supervise;
 mod text;
 mod units;
+mod verdict;
 
 use std::{
     ffi::OsString,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use jiff::Zoned;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::error::local;
 
@@ -26,8 +27,12 @@ impl Log {
     /// The file cannot be written.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         // Names of files are nobody else's business, and codes of shares are not either.
-        let file = File::options().append(true).create(true).mode(0o600).open(path);
-        let file = file.map_err(|error| local(path, &error))?;
+        // A fifo that nobody reads is not waited for.
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let file = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+        let waiting = |file: &File| Ok(fcntl_setfl(file, fcntl_getfl(file)? - OFlags::NONBLOCK)?);
+        let file =
+            file.and_then(|file| waiting(&file).map(|()| file)).map_err(|error| local(path, &error))?;
         Ok(Self { file, process: std::process::id() })
     }
 

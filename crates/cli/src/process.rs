@@ -12,12 +12,14 @@ use crate::{
     clock::Clock,
     descriptors,
     exit::{Exit, Failure},
+    hang::{Limits, Pulse},
     links, local,
     progress::Observation,
     report::Reporter,
     servers::Servers,
     signals::{Interruption, again},
     summary::{Summary, transports},
+    verdict,
 };
 
 /// A process that talks to servers.
@@ -84,7 +86,10 @@ impl Process {
             Ok(runtime) => runtime,
             Err(error) => return reporter.finish(Err(error.into()), &Summary::of(connections)),
         };
-        let interruption = Interruption::watch();
+        let Clock { started, timeout, deadline } = *clock;
+        let limits = Limits { started, timeout, deadline, tells: reporter.tells() };
+        let pulse = Pulse::default();
+        let interruption = Interruption::watch(limits, pulse.clone());
         let result = runtime.block_on(async {
             // A file that may not grow is an error like any other, not the end of the process.
             let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
@@ -94,7 +99,7 @@ impl Process {
                     Err(Failure::with(Exit::Interrupted, format!("interrupted; {}", again())))
                 }
                 result = command(Context { servers: connections, events: reporter }, reporter) => result,
-                error = clock.watch(connections, reporter) => Err(error),
+                error = clock.watch(connections, reporter, &pulse) => Err(error),
                 never = links::watch(|| connections.link_event()) => match never {},
             }
         });
@@ -107,6 +112,7 @@ impl Process {
         let exit = reporter.finish(result, &Summary::of(connections));
         // A read of standard input may still be waiting on its thread.
         runtime.shutdown_background();
+        verdict::say(exit);
         exit
     }
 }

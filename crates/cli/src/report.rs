@@ -21,6 +21,8 @@ use crate::{
     color::Style,
     event::Skip,
     exit::{Exit, Failure},
+    hang::while_others_take_their_time,
+    local::close_copy,
     log::Log,
     outcome::Outcome,
     progress::{Activity, Line, Progress},
@@ -50,6 +52,8 @@ pub(crate) struct Reporter {
     json: bool,
     stats: bool,
     quiet: bool,
+    /// Whether anything was written to standard output.
+    has_printed: Cell<bool>,
     verbose: bool,
     /// Whether standard error has colours.
     color: bool,
@@ -86,6 +90,7 @@ impl Reporter {
             json: output.json,
             stats: output.stats,
             quiet: false,
+            has_printed: Cell::default(),
             verbose: false,
             color: output.color.shows(io::stderr().is_terminal()),
             log: OnceCell::new(),
@@ -162,7 +167,7 @@ impl Reporter {
     pub(crate) fn show(&self, line: impl FnOnce((usize, bool)) -> Line) -> bool {
         match &*self.progress.borrow() {
             Some(progress) => {
-                progress.show(line);
+                while_others_take_their_time(|| progress.show(line));
                 true
             }
             None => false,
@@ -178,9 +183,17 @@ impl Reporter {
         if self.is_mute.get() {
             return Ok(());
         }
-        let Err(error) = self.above_progress(|| io::stdout().lock().write_all(text)) else {
-            return Ok(());
-        };
+        match self.above_progress(|| io::stdout().lock().write_all(text)) {
+            Ok(()) => {
+                self.has_printed.set(true);
+                Ok(())
+            }
+            Err(error) => self.not_printed(error),
+        }
+    }
+
+    /// As [`Reporter::print`], of what could not be written.
+    fn not_printed(&self, error: io::Error) -> anyhow::Result<()> {
         if !self.changes {
             return Err(stdout_error(error));
         }
@@ -332,6 +345,11 @@ impl Reporter {
         self.event(event)
     }
 
+    /// Whether warnings are said.
+    pub(crate) fn tells(&self) -> bool {
+        !self.quiet
+    }
+
     /// Says on standard error what the user should know; it does not change the verdict.
     pub(crate) fn warning(&self, text: impl Display) {
         self.say(Style::Warning, &text, !self.quiet);
@@ -472,7 +490,7 @@ impl Reporter {
         }
         if had_bar {
             // Standard error may have gone with its terminal.
-            let _ = writeln!(io::stderr(), "{line}");
+            let _ = while_others_take_their_time(|| writeln!(io::stderr(), "{line}"));
         } else if self.closes.get() {
             self.tell(Style::Plain, &line);
         }
@@ -492,9 +510,18 @@ impl Reporter {
             summary.links().into_iter().for_each(|link| self.note(link));
         }
         if self.stats {
-            let _ = write!(io::stderr(), "{}", summary.for_people(self.started.elapsed()));
+            let text = summary.for_people(self.started.elapsed());
+            let _ = while_others_take_their_time(|| write!(io::stderr(), "{text}"));
         }
         let _ = self.event(&summary.to_json(self.started.elapsed(), &outcome));
+        // A full disk may be told only when the file is closed.
+        if self.has_printed.get()
+            && let Err(error) = while_others_take_their_time(|| close_copy(&io::stdout()))
+            && let Err(error) = self.not_printed(error)
+        {
+            self.is_mute.set(true);
+            self.error(error.as_ref(), Exit::LocalIo, false);
+        }
         // The summary itself may have found standard output full.
         let exit = self.outcome.borrow().exit();
         self.log(format_args!("exit status {}", exit.code()));
@@ -522,10 +549,10 @@ impl Reporter {
     }
 
     fn above_progress<T>(&self, print: impl FnOnce() -> T) -> T {
-        match &*self.progress.borrow() {
+        while_others_take_their_time(|| match &*self.progress.borrow() {
             Some(progress) => progress.suspend(print),
             None => print(),
-        }
+        })
     }
 }
 
@@ -557,7 +584,7 @@ pub(crate) fn put_name(event: &mut Value, key: &str, name: &[u8]) {
 /// # Errors
 /// A local one when it cannot be written.
 pub(crate) fn print_all(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    match io::stdout().lock().write_all(text.as_ref()) {
+    match while_others_take_their_time(|| io::stdout().lock().write_all(text.as_ref())) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(stdout_error(error)),
         _ => Ok(()),
     }

@@ -10,15 +10,15 @@ mod seek;
 use std::{
     collections::BTreeMap,
     io::{self, BufRead, IsTerminal, Read},
-    net::{SocketAddr, ToSocketAddrs},
+    net::SocketAddr,
     sync::{Mutex, PoisonError},
 };
 
-use nfs_share::{Code, Greeting, ShareChannel};
+use nfs_share::{Code, ShareChannel};
 
-use self::kept::Kept;
 use crate::{
     error::{Error, Result},
+    hang::while_others_take_their_time,
     text::escape,
     units::parse_listen,
     url::Remote,
@@ -44,29 +44,31 @@ static CODES: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 /// # Errors
 /// A usage error, if the code or the address is none.
 pub(crate) fn channel(remote: &Remote) -> Result<Option<(String, ShareChannel)>> {
-    let Some((code, place)) = parts(remote) else { return Ok(None) };
-    let shown = if place.is_empty() { "the share".to_owned() } else { place.to_owned() };
+    let Some((code, typed_place)) = parts(remote) else { return Ok(None) };
+    let shown = if typed_place.is_empty() { "the share".to_owned() } else { typed_place.to_owned() };
     let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = channels.get(&*remote.host) {
         return Ok(Some((shown, known.clone())));
     }
-    let addresses = if place.is_empty() { Vec::new() } else { addresses(place)? };
+    let place = if typed_place.is_empty() { None } else { Some(Place::parse(typed_place)?) };
     let typed = code;
-    let code = if code.is_empty() { secret(place)? } else { code.to_owned() };
+    let code = if code.is_empty() { secret(typed_place)? } else { code.to_owned() };
     let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
     let file = kept::file_name(&code);
-    let (greeting, was_at) = match Kept::load(&file) {
-        Some(kept) => (Greeting::Known(kept.membership, Some(code)), kept.address),
-        None => (Greeting::Code(code, kept::identity(&file)), None),
+    let (greeting, was_at) = kept::greeting(&file, code);
+    let keep = move |joined: &_, reached| kept::keep(&file, joined, reached);
+    let typed = typed.to_owned();
+    let seek = move |greeting| seek::addresses(greeting, typed.clone());
+    let known = was_at.map(|reached| reached.address);
+    let mut channel = match place {
+        None => ShareChannel::sought(seek, known, greeting, &label(), keep),
+        Some(place) => {
+            ShareChannel::followed(move || place.clone().addresses(), seek, greeting, &label(), keep)
+        }
     };
-    let keep = move |joined: &_, address| kept::keep(&file, joined, address);
-    let channel = if place.is_empty() {
-        let typed = typed.to_owned();
-        let seek = move |greeting| seek::addresses(greeting, typed.clone());
-        ShareChannel::sought(seek, was_at, greeting, &label(), keep)
-    } else {
-        ShareChannel::new(addresses, greeting, &label(), keep)
-    };
+    if was_at.is_some_and(|reached| reached.by_stream) {
+        channel = channel.with_stream_at_once();
+    }
     channels.insert(remote.host.to_string(), channel.clone());
     Ok(Some((shown, channel)))
 }
@@ -96,7 +98,7 @@ pub(crate) fn secret(place: &str) -> Result<String> {
                 if place.is_empty() { "the share".into() } else { escape(place.as_bytes()) }
             );
         }
-        let _ = input.take(LONGEST_LINE).read_line(&mut line);
+        let _ = while_others_take_their_time(|| input.take(LONGEST_LINE).read_line(&mut line));
         line
     });
     match line.trim() {
@@ -107,18 +109,39 @@ pub(crate) fn secret(place: &str) -> Result<String> {
     }
 }
 
-/// Reads `HOST:PORT`, or `HOST` with the port that shares have. A name may have several addresses.
-fn addresses(place: &str) -> Result<Vec<SocketAddr>> {
-    let wrong = |why: &dyn std::fmt::Display| Error::usage(format!("{place}: {why}"));
-    if let Ok(address) = parse_listen(place) {
-        return Ok(vec![address]);
+/// Where a share was said to be.
+#[derive(Clone, Debug)]
+enum Place {
+    Address(SocketAddr),
+    /// A name that is looked up when it is needed, which may take long.
+    Name(String, u16),
+}
+
+impl Place {
+    /// Reads `HOST:PORT`, or `HOST` with the port that shares have.
+    fn parse(place: &str) -> Result<Self> {
+        if let Ok(address) = parse_listen(place) {
+            return Ok(Self::Address(address));
+        }
+        let wrong = |_| Error::usage(format!("{place}: expected HOST:PORT"));
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(wrong)?),
+            None => (place, PORT),
+        };
+        Ok(Self::Name(host.to_owned(), port))
     }
-    let (host, port) = match place.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().map_err(|_| wrong(&"expected HOST:PORT"))?),
-        None => (place, PORT),
-    };
-    let found: Vec<_> = (host, port).to_socket_addrs().map_err(|error| wrong(&error))?.collect();
-    if found.is_empty() { Err(wrong(&"the name has no address")) } else { Ok(found) }
+
+    /// Returns the addresses, of which a name may have several.
+    async fn addresses(self) -> io::Result<Vec<SocketAddr>> {
+        let (host, port) = match self {
+            Self::Address(address) => return Ok(vec![address]),
+            Self::Name(host, port) => (host, port),
+        };
+        let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("{host}: {error}"));
+        let found: Vec<_> =
+            tokio::net::lookup_host((&*host, port)).await.map_err(|error| failed(&error))?.collect();
+        if found.is_empty() { Err(failed(&"the name has no address")) } else { Ok(found) }
+    }
 }
 
 /// Gets into a share, and returns what it has said of itself.

@@ -1,6 +1,6 @@
-//! Signals that ask the process to end.
+//! What ends the process although the command may hang in a system call: signals, and the time for which it may hang.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{process, sync::Arc, thread, time::Duration};
 
 use nix::sys::signal::{SigSet, Signal};
 use tokio::{
@@ -8,9 +8,14 @@ use tokio::{
     sync::{Notify, oneshot},
 };
 
-use crate::{exit::Exit, text::shell_quote};
+use crate::{
+    exit::Exit,
+    hang::{Limits, Pulse, hung, say},
+    text::shell_quote,
+    verdict,
+};
 
-/// Ends the process when the user or the system asks for it, even if the command hangs in a system
+/// Ends the process when the user or the system asks for it, or the run has hung for too long, even if the command hangs in a system
 /// call.
 #[derive(Debug)]
 pub(crate) struct Interruption {
@@ -30,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_millis(20);
 impl Interruption {
     /// Watches on a thread of its own, and on no other: the system hands a signal to one thread, and a thread that waits for a file
     /// system which does not respond never handles it.
-    pub(crate) fn watch() -> Self {
+    pub(crate) fn watch(limits: Limits, pulse: Pulse) -> Self {
         let watched = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         // Threads that are made later inherit it; the programs that are run do not.
         let _ = watched.thread_block();
@@ -49,19 +54,13 @@ impl Interruption {
                 tokio::select! {
                     biased;
                     _ = &mut stopped => return,
+                    reason = hung(limits, &pulse) => end(Exit::GaveUp, &format!("gave up: {reason}")),
                     () = interrupted => {}
                 }
                 ringing.notify_one();
-                if tokio::time::timeout(GRACE, &mut stopped).await.is_ok() {
-                    return;
+                if tokio::time::timeout(GRACE, &mut stopped).await.is_err() {
+                    end(Exit::Interrupted, "interrupted");
                 }
-                // Nothing may hold this up: neither whoever reads standard error nor a lock on it.
-                thread::spawn(|| {
-                    let line = format!("nfsw: interrupted; {}\n", again());
-                    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
-                });
-                thread::sleep(LAST_WORDS);
-                std::process::exit(Exit::Interrupted.code().into());
             });
         });
         // An error means that there is no watch: then signals end the process as they always do.
@@ -75,6 +74,14 @@ impl Interruption {
     pub(crate) async fn told(&self) {
         self.bell.notified().await;
     }
+}
+
+/// Ends the process, whatever its other threads do.
+fn end(exit: Exit, what: &str) -> ! {
+    say(format!("{what}; {}", again()));
+    thread::sleep(LAST_WORDS);
+    verdict::say(exit);
+    process::exit(exit.code().into());
 }
 
 /// Returns when the user or the system asks the process to end; signals count from this call on.

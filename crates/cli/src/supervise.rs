@@ -3,23 +3,26 @@
 
 use std::{
     ffi::OsString,
-    os::unix::process::ExitStatusExt,
+    os::{fd::AsRawFd, unix::process::ExitStatusExt},
     path::PathBuf,
+    pin::pin,
     process::{Child, Command, ExitCode, ExitStatus},
     time::Duration,
 };
 
 use nfs_files::local::mounts::OfPrograms;
-use rustix::process::{
-    Pid, Signal, getppid, kill_process, set_parent_process_death_signal as end_with_parent,
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal as end_with_parent},
 };
-use tokio::sync::oneshot;
+use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::oneshot};
 
 use crate::{
     args,
     exit::Exit,
     signals::{again, interrupted},
     url::Target,
+    verdict,
 };
 
 /// Tells the other process which one it belongs to.
@@ -43,43 +46,72 @@ pub(crate) fn run(command: &args::Command) -> Option<ExitCode> {
     let mut words = std::env::args_os();
     let mut other = Command::new(std::env::current_exe().ok()?);
     std::os::unix::process::CommandExt::arg0(&mut other, words.next().unwrap_or_default());
+    let (reader, told) = std::io::pipe().ok()?;
     other.args(words).env(PARENT, std::process::id().to_string());
+    other.env(verdict::DESCRIPTOR, told.as_raw_fd().to_string());
+    // The other process inherits it: it may not look into this one, if the program has capabilities of its own.
+    fcntl_setfd(&told, FdFlags::empty()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         // What asks this process to end is waited for before there is another one.
-        let told = interrupted();
+        let interrupted = interrupted();
+        let reader = Receiver::from_owned_fd(reader.into()).ok()?;
         // Where there can be no other process, this one does it.
         let other = other.spawn().ok()?;
-        Some(wait(other, told).await)
+        let code = wait(other, interrupted, reader).await;
+        drop(told);
+        Some(code)
     })
 }
 
 /// Returns the paths on this machine that a command copies files from or to.
 fn paths(command: &args::Command) -> Vec<PathBuf> {
-    let words: Vec<&OsString> = match command {
-        args::Command::Cp(arguments) => arguments.sources.iter().chain([&arguments.destination]).collect(),
-        args::Command::Sync(arguments) => vec![&arguments.source, &arguments.destination],
-        _ => Vec::new(),
+    let (words, filters, log): (Vec<&OsString>, _, _) = match command {
+        args::Command::Cp(arguments) => {
+            let words = arguments.sources.iter().chain([&arguments.destination]);
+            (words.collect(), &arguments.filter, &arguments.log_file)
+        }
+        args::Command::Sync(arguments) => {
+            let words = vec![&arguments.source, &arguments.destination];
+            (words, &arguments.filter, &arguments.log_file)
+        }
+        _ => return Vec::new(),
     };
     let path = |word: &OsString| match Target::parse(word) {
         Ok(Target::Local(path)) => Some(path),
         Ok(Target::Remote(_) | Target::Standard) | Err(_) => None,
     };
-    words.into_iter().filter_map(path).collect()
+    let options = filters.exclude_from.iter().chain(&filters.files_from).chain(log);
+    let mut paths: Vec<PathBuf> = words.into_iter().filter_map(path).chain(options.cloned()).collect();
+    // What is kept of copies lies there.
+    for (variable, below_home) in [("XDG_STATE_HOME", ".local/state"), ("XDG_CACHE_HOME", ".cache")] {
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home));
+        paths.extend(std::env::var_os(variable).map(PathBuf::from).or_else(home));
+    }
+    paths
 }
 
 /// Waits for the end of the other process, and hands on what asks this one to end.
-async fn wait(mut other: Child, told: impl Future<Output = ()>) -> ExitCode {
+async fn wait(mut other: Child, interrupted: impl Future<Output = ()>, mut told: Receiver) -> ExitCode {
     let pid = Pid::from_child(&other);
     let (ended, mut end) = oneshot::channel();
     std::thread::spawn(move || ended.send(other.wait()));
+    let mut over = pin!(async {
+        tokio::select! {
+            status = &mut end => code(status.ok().and_then(Result::ok)),
+            Ok(status) = told.read_u8() => match tokio::time::timeout(GRACE, &mut end).await {
+                Ok(status) => code(status.ok().and_then(Result::ok)),
+                Err(_) => status.into(),
+            },
+        }
+    });
     tokio::select! {
-        status = &mut end => return code(status.ok().and_then(Result::ok)),
-        () = told => {}
+        code = &mut over => return code,
+        () = interrupted => {}
     }
     let _ = kill_process(pid, Signal::TERM);
-    match tokio::time::timeout(GRACE, end).await {
-        Ok(status) => code(status.ok().and_then(Result::ok)),
+    match tokio::time::timeout(GRACE * 3 / 2, over).await {
+        Ok(code) => code,
         Err(_) => {
             let line = format!("nfsw: interrupted; {}\n", again());
             let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());

@@ -351,7 +351,8 @@ impl<S: Store> Cache<S> {
     /// Fires everything due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        let is_silent = |operation: &Operation| self.silent_at(operation) <= self.tree.now();
+        let is_silent =
+            |operation: &Operation| self.silent_at(operation).is_some_and(|at| at <= self.tree.now());
         if self.operations.values().any(is_silent)
             || self.unanswered_at().is_some_and(|at| at <= self.tree.now())
         {
@@ -393,7 +394,7 @@ impl<S: Store> Cache<S> {
         let due = |operation: &Operation| [operation.brought + self.config.wait, self.given_up_at(operation)];
         let ends = self.operations.values().flat_map(due).filter(|&at| at > self.tree.now());
         let silences =
-            self.operations.values().filter(|_| self.server.may_answer()).map(|it| self.silent_at(it));
+            self.operations.values().filter(|_| self.server.may_answer()).filter_map(|it| self.silent_at(it));
         let calls = self.calls.iter().filter_map(|(_, call)| call.send_at);
         let silences = silences.chain(self.unanswered_at()).chain(self.probe_at());
         let prompts =
@@ -526,7 +527,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// When the server will have been silent for long enough to serve an operation what is held.
-    fn silent_at(&self, operation: &Operation) -> Instant {
+    fn silent_at(&self, operation: &Operation) -> Option<Instant> {
         self.server.silent_at(operation.begun)
     }
 

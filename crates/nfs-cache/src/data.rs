@@ -74,8 +74,8 @@ pub(crate) struct Doubt {
     pub(crate) before: Metadata,
     /// The grains that were held then, and whether their version was proven.
     pub(crate) old: BTreeMap<u64, bool>,
-    /// The file has grown: bytes before its end may have changed as well, although one grain has not.
-    pub(crate) has_grown: bool,
+    /// Although one grain has not changed, others may have: the file has grown, or nothing tells what its change was.
+    pub(crate) others_may_differ: bool,
 }
 
 /// What a front may have kept of the file: the pages of a kernel.

@@ -60,6 +60,8 @@ pub(crate) struct Directory {
     pub(crate) complete: Option<Arc<Source>>,
     /// The listing under way.
     pub(crate) run: Option<Box<Run>>,
+    /// Changes ended the listing before: the next one asks for names alone, which take fewer pages, and so less time.
+    pub(crate) moved: bool,
     /// The store was asked what it has kept.
     pub(crate) recalled: bool,
     /// The store knows more of what names lead to: some of that was forgotten.

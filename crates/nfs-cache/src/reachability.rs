@@ -189,9 +189,12 @@ impl Reachability {
         self.not_before
     }
 
-    /// Returns when the server will have been silent for long enough about what was asked at `asked`.
-    pub(crate) fn silent_at(&self, asked: Instant) -> Instant {
-        asked.max(self.last_heard) + self.config.patience
+    /// Returns when the server will have been silent for long enough about what was asked at `asked`; `None` while it is asked for nothing, as
+    /// the next call waits for its time. A call that could not be sent gets no answer either.
+    pub(crate) fn silent_at(&self, asked: Instant) -> Option<Instant> {
+        let unsent = (self.not_before > self.last_heard).then_some(asked);
+        let since = self.silent_since.or(unsent)?;
+        Some(asked.max(self.last_heard).max(since) + self.config.patience)
     }
 
     /// Returns when an operation that began at `begun`, and has had no answer since `since`, has waited for long enough, as far as is
@@ -243,9 +246,23 @@ mod tests {
     #[test]
     fn silence_counts_from_the_question_or_the_last_reply() {
         let (mut server, start) = server();
-        assert_eq!(server.silent_at(start + 5 * SECOND), start + 6 * SECOND);
-        server.handle_reply(start + 7 * SECOND, None);
-        assert_eq!(server.silent_at(start + 5 * SECOND), start + 8 * SECOND);
+        let at = |seconds: u32| start + seconds * SECOND;
+        server.handle_sent(at(5));
+        assert_eq!(server.silent_at(at(5)), Some(at(6)));
+        server.handle_reply(at(7), None);
+        server.begin_silence(Some(at(7)));
+        assert_eq!(server.silent_at(at(5)), Some(at(8)));
+        // Nothing is asked: it is we who wait.
+        server.handle_reply(at(8), None);
+        server.begin_silence(None);
+        assert_eq!(server.silent_at(at(5)), None);
+        server.handle_sent(at(20));
+        assert_eq!(server.silent_at(at(5)), Some(at(21)));
+        // What could not be sent gets no answer.
+        server.handle_reply(at(21), None);
+        server.begin_silence(None);
+        server.handle_not_sent(at(22));
+        assert_eq!(server.silent_at(at(22)), Some(at(23)));
     }
 
     #[test]

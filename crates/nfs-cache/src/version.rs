@@ -7,9 +7,10 @@ use nfs_proto::attr::Metadata;
 pub(crate) enum Change {
     /// Size and times are the same.
     None,
-    /// `ctime` alone is another one: mode, owner, a link, a name, or a program that wrote and set `mtime` back. Most likely the bytes
-    /// are the same.
+    /// `ctime` is another one, and so is the mode, the owner or the number of links: most likely the bytes are the same.
     Attributes,
+    /// `ctime` alone is another one: it has another name, or a program wrote into it and set `mtime` back.
+    Unexplained,
     /// The file is longer: most likely something was appended.
     Growth,
     /// The bytes may be other ones.
@@ -23,7 +24,8 @@ pub(crate) fn change(before: &Metadata, after: &Metadata) -> Change {
     } else if after.size > before.size {
         Change::Growth
     } else if after.size == before.size && after.mtime == before.mtime {
-        Change::Attributes
+        let why = |it: &Metadata| (it.mode, it.uid, it.gid, it.links);
+        if why(before) == why(after) { Change::Unexplained } else { Change::Attributes }
     } else {
         Change::Bytes
     }
@@ -60,9 +62,17 @@ mod tests {
     #[test]
     fn only_what_may_have_changed_bytes_is_another_version() {
         let before = file(100, 10, 10);
+        let with = |change: fn(&mut Metadata)| {
+            let mut after = file(100, 10, 11);
+            change(&mut after);
+            after
+        };
         let cases = [
             ("nothing", file(100, 10, 10), Change::None),
-            ("chmod, chown, link, rename", file(100, 10, 11), Change::Attributes),
+            ("chmod", with(|it| it.mode = 0o600), Change::Attributes),
+            ("chown", with(|it| it.uid = 1), Change::Attributes),
+            ("link", with(|it| it.links = 2), Change::Attributes),
+            ("rename, or a write after which mtime was set back", file(100, 10, 11), Change::Unexplained),
             ("append", file(101, 11, 11), Change::Growth),
             ("append within a tick of the server's clock", file(101, 10, 10), Change::Growth),
             ("write or touch", file(100, 11, 11), Change::Bytes),

@@ -408,7 +408,9 @@ impl Run<'_> {
 
     async fn work_off(&self, works: Vec<Work>) -> Result<()> {
         let mut progress = Progress::default();
-        self.enqueue(works, &mut progress.queue);
+        if let Err(error) = self.enqueue(works, &mut progress.queue).await {
+            self.context.events.fail(error)?;
+        }
         let mut running = FuturesUnordered::new();
         let mut loads = Loads::default();
         loop {
@@ -440,7 +442,11 @@ impl Run<'_> {
                     result
                 }
             };
-            let mut results = vec![result.map(|children| self.enqueue(children, &mut progress.queue))];
+            let enqueued = match result {
+                Ok(children) => self.enqueue(children, &mut progress.queue).await,
+                Err(error) => Err(error),
+            };
+            let mut results = vec![enqueued];
             for frame in frames {
                 results.push(self.release(frame).await);
             }
@@ -474,15 +480,28 @@ impl Run<'_> {
     }
 
     /// Adds work to what is to be done.
-    fn enqueue(&self, works: Vec<Work>, queue: &mut Queue<Work>) {
-        queue.add(works.into_iter().map(|work| {
+    ///
+    /// # Errors
+    /// There are too many directories: some are left out.
+    async fn enqueue(&self, works: Vec<Work>, queue: &mut Queue<Work>) -> Result<()> {
+        let refused = queue.add(works.into_iter().map(|work| {
             let bytes = work.node.expected_bytes();
             if work.node.kind == Kind::Directory {
-                return (work, Class::Directory);
+                let names = work.node.to_bytes().len() + work.name.as_ref().map_or(0, Vec::len);
+                return (work, Class::Directory(names));
             }
             self.context.servers.activity().expect(bytes);
             (work, Class::File(bytes))
         }));
+        let Some(first) = refused.last() else { return Ok(()) };
+        let (first, more) = (first.node.to_string(), refused.len() - 1);
+        for work in refused {
+            self.release(work.frame).await?;
+        }
+        let text = format!(
+            "{first}: not copied, and {more} more beside it: there are too many directories; copy those above it one by one"
+        );
+        Err(Error::other(text))
     }
 
     /// Returns what may be under way at once.
@@ -616,7 +635,12 @@ impl Run<'_> {
             return Ok(Rc::clone(frame));
         };
         let _turn = self.turn(frame, name).await?;
-        let created_mode = (node.attributes.mode & 0o777 & !local::umask()) | 0o700;
+        let created_mode = match node.attributes.mode & 0o777 {
+            // Until it has its group, that of the directory above may do no more in it than all may.
+            mode if self.copy.preserve => file::for_any_group(mode),
+            mode => mode,
+        };
+        let created_mode = (created_mode & !local::umask()) | 0o700;
         let was = frame.place.present(self.context, name).await?;
         if was.is_none() && !self.copy.dry_run {
             frame.touch(self.context).await;

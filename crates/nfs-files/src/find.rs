@@ -362,6 +362,11 @@ impl Children {
         self.is_done
     }
 
+    /// Returns the directory's own attributes, where the server has sent them with the last entries.
+    pub const fn attributes(&self) -> Option<&Metadata> {
+        self.entries.attributes()
+    }
+
     /// Whether an entry was removed between the listing and a look at it.
     pub const fn has_vanished(&self) -> bool {
         self.has_vanished
@@ -575,14 +580,17 @@ impl Children {
 async fn matching_children(
     context: Context<'_>,
     directory: &Found,
+    most_bytes: usize,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<Child>> {
     let shown = &directory.remote;
     let mut children = Children::of(directory)?;
-    let found = children.next_matching(context, MAX_HELD_BYTES, wanted).await?;
+    let found = children.next_matching(context, most_bytes, wanted).await?;
     if !children.is_done {
         let count = found.len();
-        let text = format!("{shown}: more than {count} entries match; ask for fewer, as in '{shown}/a*'");
+        let text = format!(
+            "{shown}: too many entries match, {count} of them here; ask for fewer, as in '{shown}/a*'"
+        );
         return Err(Error::other(text));
     }
     Ok(found)

@@ -1,5 +1,6 @@
 //! The local file system: directories that are written into, and nothing outside them.
 
+mod acl;
 mod holes;
 mod marked;
 #[cfg(linux)]
@@ -29,6 +30,7 @@ use rustix::{
     io::Errno,
 };
 
+pub use acl::Acl;
 pub use holes::{Sparse, Writer, holes};
 pub use marked::Marked;
 pub use names::Adjusted;
@@ -46,6 +48,8 @@ pub struct Directory {
     path: PathBuf,
     /// What [`Directory::session`] returns, once it was asked for.
     session: OnceLock<[u8; 16]>,
+    /// What [`Directory::most_mode`] returns, once it was asked for.
+    most_mode: OnceLock<u32>,
 }
 
 /// Times of a file: last access, last change.
@@ -74,7 +78,7 @@ const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFl
 
 impl Directory {
     fn of(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { opened: Opened::lasting(fd), path, session: OnceLock::new() }
+        Self { opened: Opened::lasting(fd), path, session: OnceLock::new(), most_mode: OnceLock::new() }
     }
 
     fn fd(&self) -> io::Result<Arc<OwnedFd>> {
@@ -109,8 +113,8 @@ impl Directory {
 
     /// Enters a directory in this one.
     pub fn enter(&self, name: &[u8]) -> io::Result<Self> {
-        let (opened, session) = (self.opened.enter(name)?, OnceLock::new());
-        Ok(Self { opened, path: self.join(name), session })
+        let (opened, session, most_mode) = (self.opened.enter(name)?, OnceLock::new(), OnceLock::new());
+        Ok(Self { opened, path: self.join(name), session, most_mode })
     }
 
     /// Returns what a name stands for; a link stands for itself.
@@ -226,6 +230,13 @@ impl Directory {
     /// Sets the permissions of the directory itself.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         set_mode(&*self.fd()?, Mode::from_raw_mode(mode as RawMode))
+    }
+
+    /// Takes from the directory the access lists that the one above it has given it: its own, and that of what is made in it.
+    pub fn remove_lists(&self) {
+        if let Ok(fd) = self.fd() {
+            let _ = (Acl::remove(&*fd), Acl::remove_default(&*fd));
+        }
     }
 
     /// Sets the times of the directory itself.
@@ -357,6 +368,17 @@ impl Directory {
     #[cfg(not(linux))]
     pub const fn time_step(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Returns the access list of what has a name in it, if that has one.
+    pub fn list(&self, name: &[u8]) -> Option<Acl> {
+        Acl::at(&*self.fd().ok()?, name)
+    }
+
+    /// Returns the permissions that a new file in it may have: those of the access list that new files get, if it has one.
+    pub fn most_mode(&self) -> u32 {
+        let list = || Acl::default_of(&*self.fd().ok()?);
+        *self.most_mode.get_or_init(|| list().map_or(0o777, |list| list.mode()))
     }
 
     /// Returns the path of a name, for messages.
@@ -670,7 +692,7 @@ fn path_of(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Gives an open file to somebody. Only root may, and not everywhere: others keep what they make.
+/// Gives an open file to somebody. Only root may, and not everywhere; others may give it to a group that they are in.
 pub fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
     if let Some((uid, gid)) = given(uid, gid) {
         let _ = fs::fchown(file, uid, gid);
@@ -679,9 +701,10 @@ pub fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
 
 /// Returns to whom something is given, if we may. The highest number is nobody's: it asks the system to change nothing.
 fn given(uid: u32, gid: u32) -> Option<(Option<fs::Uid>, Option<fs::Gid>)> {
-    let uid = (uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
+    let is_root = rustix::process::geteuid().is_root();
+    let uid = (is_root && uid != u32::MAX).then(|| fs::Uid::from_raw(uid));
     let gid = (gid != u32::MAX).then(|| fs::Gid::from_raw(gid));
-    rustix::process::geteuid().is_root().then_some((uid, gid))
+    (uid.is_some() || gid.is_some()).then_some((uid, gid))
 }
 
 /// Returns the umask of the process.
@@ -689,7 +712,12 @@ fn given(uid: u32, gid: u32) -> Option<(Option<fs::Uid>, Option<fs::Gid>)> {
 pub fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
-        // The system call that reads it also sets it.
+        // The system call that reads it also sets it, for all threads.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        if let Some(mask) = told.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()) {
+            return mask;
+        }
         let mask = rustix::process::umask(Mode::empty());
         rustix::process::umask(mask);
         mask.as_raw_mode() as u32

@@ -1,24 +1,27 @@
-//! The receiver's end on UDP sockets: a channel for clients. The only file of it that knows sockets and the clock.
+//! The receiver's end on UDP sockets: a channel for clients.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     future::pending,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use nfs_wireless_client::Channel;
-use tokio::{net::UdpSocket, sync::Notify};
+use tokio::{net::UdpSocket, sync::Notify, task::JoinSet};
 
 use crate::{
     code::Code,
     datagram::{Refusal, is_lost},
     join::{Join, Joined, Membership},
+    lock,
     noise::{Identity, PublicKey},
     session::{Control, OVERHEAD_BYTES, Opened, Session},
+    tunnel::Tunnel,
 };
 
 /// How long after its end a share may still say that it was extended: what is on the way arrives within that, or is said again.
@@ -33,15 +36,42 @@ const LOST_TIME: Duration = Duration::from_millis(100);
 /// How long the addresses that are known are asked alone, before others are looked for.
 const HEAD_START: Duration = Duration::from_millis(300);
 
+/// How long datagrams that nobody answers are sent alone, before a stream is tried, too. Fades are shorter.
+const STREAM_TIME: Duration = Duration::from_secs(2);
+
+/// Addresses at which one share is asked, at most: anybody may say that it is at more.
+const MOST_ADDRESSES: usize = 32;
+
+/// Addresses that are remembered as tried, at most.
+const MOST_TRIED: usize = 4096;
+
+/// Addresses to which streams are made, at most, and how much later each is begun than the one before: what accepts may still be silent.
+const MAX_STREAMS: usize = 4;
+const NEXT_STREAM: Duration = Duration::from_millis(250);
+
 /// Pause until a share that was not found is looked for again.
 const SEEK_PAUSE: Duration = Duration::from_secs(5);
 
 /// What keeps what leads back to a share.
-type Keep = Box<dyn Fn(&Joined, SocketAddr) + Send + Sync>;
+type Keep = Box<dyn Fn(&Joined, Reached) + Send + Sync>;
 
 /// What finds the addresses of a share.
 type Seek = Box<dyn Fn(Greeting) -> Seeking + Send + Sync>;
 type Seeking = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// What looks up the addresses of a name.
+type Resolve = Box<dyn Fn() -> Seeking + Send + Sync>;
+
+/// Where a share may be.
+struct Places {
+    /// Of one share: which of them answers is found out.
+    addresses: Vec<SocketAddr>,
+    /// Instead of them, for a name: that may take long.
+    resolve: Option<Resolve>,
+    seek: Option<Seek>,
+    /// A code is shown at what `seek` has found, and not at `addresses`.
+    is_sought: bool,
+}
 
 /// What a receiver has to show.
 #[derive(Clone, Debug)]
@@ -59,9 +89,7 @@ pub enum Greeting {
 pub struct ShareChannel(Arc<Inner>);
 
 struct Inner {
-    /// Of one share: which of them answers is found out.
-    addresses: Vec<SocketAddr>,
-    seek: Option<Seek>,
+    places: Places,
     label: String,
     /// One at a time joins.
     joining: tokio::sync::Mutex<()>,
@@ -80,10 +108,22 @@ pub struct Met {
     pub sharer: PublicKey,
 }
 
+/// Where a share has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Its address.
+    pub address: SocketAddr,
+    /// It has answered over a stream, as datagrams did not get through.
+    pub by_stream: bool,
+}
+
 struct State {
     greeting: Greeting,
-    /// The address that has answered.
+    /// The address that has answered; that of the tunnel, if it was a stream.
     answered: Option<SocketAddr>,
+    tunnel: Option<Tunnel>,
+    /// A stream is made at once, and not only when datagrams are not answered.
+    stream_at_once: bool,
     session: Option<Arc<Session>>,
     met: Option<Met>,
     until: Option<Instant>,
@@ -98,7 +138,7 @@ struct State {
 
 impl fmt::Debug for ShareChannel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ShareChannel").field("addresses", &self.0.addresses).finish_non_exhaustive()
+        out.debug_struct("ShareChannel").field("addresses", &self.0.places.addresses).finish_non_exhaustive()
     }
 }
 
@@ -110,9 +150,30 @@ impl ShareChannel {
         addresses: impl IntoIterator<Item = SocketAddr>,
         greeting: Greeting,
         label: &str,
-        joined: impl Fn(&Joined, SocketAddr) + Send + Sync + 'static,
+        joined: impl Fn(&Joined, Reached) + Send + Sync + 'static,
     ) -> Self {
-        Self::with(addresses.into_iter().collect(), None, greeting, label, Box::new(joined))
+        let addresses = addresses.into_iter().collect();
+        let places = Places { addresses, resolve: None, seek: None, is_sought: false };
+        Self::with(places, greeting, label, Box::new(joined))
+    }
+
+    /// As [`new`](Self::new), at the addresses that `resolve` tells when they are needed, for a share that may move: who was let in before looks for
+    /// it wherever `seek` says that it may be, too.
+    pub fn followed<R, F>(
+        resolve: impl Fn() -> R + Send + Sync + 'static,
+        seek: impl Fn(Greeting) -> F + Send + Sync + 'static,
+        greeting: Greeting,
+        label: &str,
+        joined: impl Fn(&Joined, Reached) + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        let resolve: Resolve = Box::new(move || Box::pin(resolve()));
+        let (resolve, seek) = (Some(resolve), Some(boxed(seek)));
+        let places = Places { addresses: Vec::new(), resolve, seek, is_sought: false };
+        Self::with(places, greeting, label, Box::new(joined))
     }
 
     /// As [`new`](Self::new), for a share that `seek` finds. `addresses` are where it was earlier, and only asked with what was kept of it.
@@ -124,25 +185,22 @@ impl ShareChannel {
         addresses: impl IntoIterator<Item = SocketAddr>,
         greeting: Greeting,
         label: &str,
-        joined: impl Fn(&Joined, SocketAddr) + Send + Sync + 'static,
+        joined: impl Fn(&Joined, Reached) + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        let seek: Seek = Box::new(move |greeting| Box::pin(seek(greeting)));
-        Self::with(addresses.into_iter().collect(), Some(seek), greeting, label, Box::new(joined))
+        let (addresses, seek) = (addresses.into_iter().collect(), Some(boxed(seek)));
+        let places = Places { addresses, resolve: None, seek, is_sought: true };
+        Self::with(places, greeting, label, Box::new(joined))
     }
 
-    fn with(
-        addresses: Vec<SocketAddr>,
-        seek: Option<Seek>,
-        greeting: Greeting,
-        label: &str,
-        joined: Keep,
-    ) -> Self {
+    fn with(places: Places, greeting: Greeting, label: &str, joined: Keep) -> Self {
         let state = State {
             greeting,
             answered: None,
+            tunnel: None,
+            stream_at_once: false,
             session: None,
             met: None,
             until: None,
@@ -152,14 +210,20 @@ impl ShareChannel {
             is_returning: false,
         };
         Self(Arc::new(Inner {
-            addresses,
-            seek,
+            places,
             label: label.to_owned(),
             joining: tokio::sync::Mutex::default(),
             bell: Notify::new(),
             state: Mutex::new(state),
             joined,
         }))
+    }
+
+    /// Makes a stream at once, beside the datagrams that are sent: the last time it was reached by one ([`Reached::by_stream`]).
+    #[must_use]
+    pub fn with_stream_at_once(self) -> Self {
+        self.0.state().stream_at_once = true;
+        self
     }
 
     /// Returns what the share has said of itself, once the channel was open.
@@ -169,21 +233,26 @@ impl ShareChannel {
 
     /// Asks for a session in place of one that was lost, unless that is done already.
     fn return_to_share(&self) {
-        let mut state = self.0.state();
-        if std::mem::replace(&mut state.is_returning, true) {
-            return;
-        }
-        drop(state);
-        let returning = Returning(Arc::clone(&self.0));
-        tokio::spawn(async move {
-            // What ends the share is found out by it; whatever else fails is tried again by the next datagram.
-            let _ = tokio::time::timeout(RETURN_TIME, returning.0.join()).await;
-        });
+        let Some(returning) = Returning::begin(&self.0) else { return };
+        // What ends the share is found out by it; whatever else fails is tried again by the next datagram.
+        tokio::spawn(async move { drop(returning.join().await) });
     }
 }
 
 /// An attempt to get another session, which may end with the runtime of the client that began it.
 struct Returning(Arc<Inner>);
+
+impl Returning {
+    /// `None`, if there is one already.
+    fn begin(inner: &Arc<Inner>) -> Option<Self> {
+        let is_returning = std::mem::replace(&mut inner.state().is_returning, true);
+        (!is_returning).then(|| Self(Arc::clone(inner)))
+    }
+
+    async fn join(self) -> io::Result<()> {
+        tokio::time::timeout(RETURN_TIME, self.0.join()).await?
+    }
+}
 
 impl Drop for Returning {
     fn drop(&mut self) {
@@ -193,7 +262,7 @@ impl Drop for Returning {
 
 impl Inner {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether a datagram of the session was opened a moment ago: what says that it is lost is forged.
@@ -227,8 +296,16 @@ impl Inner {
             result = result.map_err(|_| Refusal::Unknown).and_then(is_known);
         }
         let joined = result.map_err(|refusal| self.note_refusal(refusal))?;
-        (self.joined)(&joined, answered);
+        let tunnel = self.state().tunnel.as_ref().map(|tunnel| (tunnel.local, tunnel.remote));
+        let reached = match tunnel.filter(|(local, _)| *local == answered) {
+            Some((_, remote)) => Reached { address: remote, by_stream: true },
+            None => Reached { address: answered, by_stream: false },
+        };
+        (self.joined)(&joined, reached);
         let mut state = self.state();
+        if let Some(tunnel) = &state.tunnel {
+            tunnel.set_session(joined.session.id());
+        }
         state.met = Some(Met { title: joined.title, sharer: joined.membership.sharer });
         state.greeting = Greeting::Known(joined.membership, shown);
         state.until = clock().checked_add(joined.remaining);
@@ -245,25 +322,36 @@ impl Inner {
         greeting: &Greeting,
         answered: Option<SocketAddr>,
     ) -> io::Result<(Result<Joined, Refusal>, SocketAddr)> {
-        let addresses = match (answered, greeting, &self.seek) {
+        let Places { addresses, resolve, seek, is_sought } = &self.places;
+        let addresses = match (answered, greeting, resolve, seek) {
             (Some(answered), ..) => vec![answered],
-            (None, Greeting::Known(..), Some(_)) if !self.addresses.is_empty() => self.addresses.clone(),
-            (None, _, Some(seek)) => seek(greeting.clone()).await?,
-            (None, _, None) => self.addresses.clone(),
+            (None, _, Some(resolve), _) => resolve().await?,
+            (None, Greeting::Known(..), ..) if !addresses.is_empty() => addresses.clone(),
+            (None, _, _, Some(seek)) if *is_sought => seek(greeting.clone()).await?,
+            (None, ..) => addresses.clone(),
         };
         let mut join = match greeting {
             Greeting::Code(code, identity) => {
                 let join = Join::with_code(code.clone(), identity.clone(), &self.label, clock());
-                if self.seek.is_some() { join.with_one_offer() } else { join }
+                if *is_sought { join.with_one_offer() } else { join }
             }
             Greeting::Known(membership, _) => Join::as_member(membership, clock())
                 .ok_or_else(|| io::Error::other("what was kept of this share holds no keys"))?,
         };
+        let (mut streams, mut tunnels) = (JoinSet::new(), Vec::new());
+        self.begin_streams(&addresses, &mut streams);
+        let mut elsewhere = pin!(self.elsewhere(greeting, HEAD_START));
         let mut sockets = Sockets::open(addresses).await?;
-        let mut elsewhere = pin!(self.elsewhere(greeting));
-        let (mut buffer, mut sent, mut answered, mut is_sought) = (vec![0; 2048], 0, None, true);
+        if let Some(tunnel) = &self.state().tunnel {
+            sockets.greet_through(tunnel);
+        }
+        let (mut buffer, mut sent, mut answered) = (vec![0; 2048], 0, None);
         loop {
             if let (Some(result), Some(answered)) = (join.poll_result(), answered) {
+                let through = tunnels.iter().position(|tunnel: &Tunnel| tunnel.local == answered);
+                if let Some(at) = through {
+                    self.state().tunnel = Some(tunnels.swap_remove(at));
+                }
                 return Ok((result, answered));
             }
             if let Some(datagram) = join.poll_transmit(clock()) {
@@ -278,25 +366,63 @@ impl Inner {
                         join.handle_input(clock(), buffer.get(..length).unwrap_or_default());
                     }
                 }
-                found = &mut elsewhere, if is_sought => {
-                    is_sought = false;
-                    sockets.add(found).await?;
+                found = &mut elsewhere => {
+                    let new = sockets.new_of(&found);
+                    if streams.len() < MOST_ADDRESSES {
+                        self.begin_streams(&new, &mut streams);
+                    }
+                    // Streams that are there are asked on.
+                    sockets.add(new.into_iter().chain(tunnels.iter().map(|it| it.local)).collect()).await?;
+                    // It may move again, and others may say that they are it.
+                    elsewhere.set(self.elsewhere(greeting, SEEK_PAUSE));
+                }
+                Some(Ok(tunnel)) = streams.join_next() => {
+                    sockets.add(vec![tunnel.local]).await?;
+                    sockets.greet_through(&tunnel);
+                    tunnels.push(tunnel);
                 }
                 () = tokio::time::sleep_until(due.into()) => {}
             }
         }
     }
 
-    /// Returns where else a share may be that has let somebody in before.
-    async fn elsewhere(&self, greeting: &Greeting) -> Vec<SocketAddr> {
-        let (Some(seek), Greeting::Known(..)) = (&self.seek, greeting) else { return pending().await };
-        tokio::time::sleep(HEAD_START).await;
+    /// Returns where else a share may be that has let somebody in before; it is looked for `after` so long.
+    async fn elsewhere(&self, greeting: &Greeting, after: Duration) -> Vec<SocketAddr> {
+        let (Some(seek), Greeting::Known(..)) = (&self.places.seek, greeting) else { return pending().await };
+        tokio::time::sleep(after).await;
         loop {
             if let Ok(found) = seek(greeting.clone()).await {
                 return found;
             }
             tokio::time::sleep(SEEK_PAUSE).await;
         }
+    }
+
+    /// Prepares streams to these addresses, for the case that nobody answers datagrams.
+    fn begin_streams(&self, addresses: &[SocketAddr], streams: &mut JoinSet<Tunnel>) {
+        // One that is there connects again by itself.
+        let (known, first) = {
+            let state = self.state();
+            let first = if state.stream_at_once { Duration::ZERO } else { STREAM_TIME };
+            (state.tunnel.as_ref().map(|tunnel| tunnel.local), first)
+        };
+        let wanted = addresses.iter().copied().filter(|&address| Some(address) != known);
+        for (number, address) in (0..).zip(wanted.take(MAX_STREAMS)) {
+            streams.spawn(async move {
+                tokio::time::sleep(first + NEXT_STREAM * number).await;
+                loop {
+                    if let Some(tunnel) = Tunnel::to(address).await {
+                        return tunnel;
+                    }
+                    tokio::time::sleep(STREAM_TIME).await;
+                }
+            });
+        }
+    }
+
+    /// Returns where the share has answered.
+    fn answered(&self) -> io::Result<SocketAddr> {
+        self.state().answered.ok_or_else(|| io::Error::other("the share has no address"))
     }
 
     fn note_end(&self, end: io::Error) {
@@ -326,6 +452,10 @@ impl Inner {
 /// Sockets by which one share is asked at all its addresses.
 struct Sockets {
     addresses: Vec<SocketAddr>,
+    /// How many of them were known before others were looked for.
+    known: usize,
+    /// Those that were found, and where it was asked.
+    tried: BTreeSet<SocketAddr>,
     v4: Option<UdpSocket>,
     v6: Option<UdpSocket>,
 }
@@ -334,9 +464,26 @@ impl Sockets {
     /// # Errors
     /// When no socket can be had.
     async fn open(addresses: Vec<SocketAddr>) -> io::Result<Self> {
-        let mut sockets = Self { addresses: Vec::new(), v4: None, v6: None };
+        let known = addresses.len();
+        let mut sockets = Self { addresses: Vec::new(), known, tried: BTreeSet::new(), v4: None, v6: None };
         sockets.add(addresses).await?;
         Ok(sockets)
+    }
+
+    /// Returns those of these addresses at which it was not asked yet, as many as it may be asked at; others that were found are given up for them. When
+    /// it was asked at all of them, they are all new.
+    fn new_of(&mut self, found: &[SocketAddr]) -> Vec<SocketAddr> {
+        if found.iter().all(|it| self.tried.contains(it)) || self.tried.len() > MOST_TRIED {
+            self.tried.clear();
+        }
+        let is_new = |it: &&SocketAddr| !self.tried.contains(it) && !self.addresses.contains(it);
+        let room = MOST_ADDRESSES.saturating_sub(self.known);
+        let new: Vec<SocketAddr> = found.iter().filter(is_new).take(room).copied().collect();
+        if self.addresses.len() + new.len() > MOST_ADDRESSES {
+            self.addresses.truncate(self.known);
+        }
+        self.tried.extend(&new);
+        new
     }
 
     /// Asks at further addresses, too.
@@ -361,6 +508,13 @@ impl Sockets {
         match last {
             Some(error) if self.v4.is_none() && self.v6.is_none() => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Lets a tunnel know who greets.
+    fn greet_through(&self, tunnel: &Tunnel) {
+        if let Some(Ok(local)) = self.v4.as_ref().map(UdpSocket::local_addr) {
+            tunnel.set_greeter(local.port());
         }
     }
 
@@ -389,6 +543,13 @@ impl Sockets {
     }
 }
 
+fn boxed<F>(seek: impl Fn(Greeting) -> F + Send + Sync + 'static) -> Seek
+where
+    F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+{
+    Box::new(move |greeting| Box::pin(seek(greeting)))
+}
+
 fn wrong_code() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
@@ -411,8 +572,15 @@ impl Channel for ShareChannel {
             if self.0.state().session.is_none() {
                 self.0.join().await?;
             }
-            let answered = self.0.state().answered;
-            answered.ok_or_else(|| io::Error::other("the share has no address"))
+            self.0.answered()
+        })
+    }
+
+    fn find(&self) -> Pin<Box<dyn Future<Output = io::Result<SocketAddr>> + Send + '_>> {
+        Box::pin(async {
+            let returning = Returning::begin(&self.0).ok_or(io::ErrorKind::ResourceBusy)?;
+            returning.join().await?;
+            self.0.answered()
         })
     }
 

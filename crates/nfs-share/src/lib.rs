@@ -15,6 +15,7 @@
 //! | `sharer` | codes, members and their sessions |
 //! | `join` | how a receiver becomes a member, and comes back |
 //! | `share`, `channel` | either end on a socket (features `sharer`, `receiver`) |
+//! | `stream`, `listener`, `tunnel` | the same datagrams over TCP, and either end of that |
 //! | `discovery` | shares that are found without their address (feature `discovery`) |
 //!
 //! # Example
@@ -62,6 +63,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod answered;
 #[cfg(feature = "receiver")]
 mod channel;
@@ -71,15 +74,21 @@ mod datagram;
 mod discovery;
 mod ids;
 mod join;
+#[cfg(feature = "sharer")]
+mod listener;
 mod noise;
 mod pairing;
 mod session;
 #[cfg(feature = "sharer")]
 mod share;
 mod sharer;
+#[cfg(any(feature = "receiver", feature = "sharer"))]
+mod stream;
+#[cfg(feature = "receiver")]
+mod tunnel;
 
 #[cfg(feature = "receiver")]
-pub use channel::{Greeting, Met, ShareChannel};
+pub use channel::{Greeting, Met, Reached, ShareChannel};
 pub use code::{Code, CodeError};
 pub use datagram::Refusal;
 #[cfg(feature = "discovery")]
@@ -101,6 +110,11 @@ fn beginning(text: &str, most: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+/// Locks something, also if somebody has panicked with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Fills an array from the system's random numbers.

@@ -10,7 +10,7 @@
 use std::{
     fmt,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use std::{
 
 use crate::{
     ids::{HEAD_BYTES, SessionId},
+    lock,
     noise::{Keys, TAG_BYTES},
 };
 
@@ -154,7 +155,7 @@ impl Session {
     }
 
     fn window(&self) -> std::sync::MutexGuard<'_, Window> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

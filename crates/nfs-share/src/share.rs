@@ -1,4 +1,4 @@
-//! The sharer's end on a UDP socket, with a server for each member: the only file of it that knows the clock.
+//! The sharer's end on a UDP socket, with a server for each member.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -6,7 +6,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use std::{
 use nfs_wireless_server::{CalledSocket, Detached, Service, ServiceConfig, Vfs};
 use rustix::net::sockopt;
 use tokio::{
-    net::UdpSocket,
+    net::{TcpListener, UdpSocket},
     sync::{
         Notify,
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -25,6 +25,8 @@ use tokio::{
 
 use crate::{
     ids::MemberId,
+    listener::{Peers, accept_all},
+    lock,
     session::Session,
     sharer::{Event, Member, Sharer, Transmit},
 };
@@ -51,6 +53,8 @@ pub struct Share {
     inner: Arc<Inner>,
     address: SocketAddr,
     task: JoinHandle<()>,
+    /// Takes streams, if the port was free for them, too.
+    streams: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -61,6 +65,7 @@ struct Inner {
     /// Rings when there is something to send, or the next deadline has changed.
     bell: Notify,
     events: UnboundedSender<Event>,
+    peers: Arc<Peers>,
 }
 
 /// What one member gets.
@@ -73,10 +78,12 @@ struct Door {
 }
 
 /// What a member has had so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Bytes of files that were read.
     pub read_bytes: u64,
+    /// Where the file is that was read last, below what the member may read.
+    pub last_read: Option<Vec<u8>>,
     /// Bytes that were sent.
     pub sent_bytes: u64,
 }
@@ -96,9 +103,18 @@ impl Share {
         let address = socket.local_addr()?;
         let (events, receiver) = unbounded_channel();
         let (sharer, doors, bell) = (Mutex::new(sharer), Mutex::default(), Notify::new());
-        let inner = Arc::new(Inner { socket: CalledSocket::new(socket), sharer, doors, bell, events });
+        let (socket, peers) = (CalledSocket::new(socket), Arc::<Peers>::default());
+        let listener = TcpListener::bind(address).await.ok();
+        let accept = |listener| tokio::spawn(accept_all(listener, address, Arc::clone(&peers)));
+        let streams = listener.map(accept);
+        let inner = Arc::new(Inner { socket, sharer, doors, bell, events, peers });
         let task = tokio::spawn(run(Arc::clone(&inner)));
-        Ok((Self { inner, address, task }, receiver))
+        Ok((Self { inner, address, task, streams }, receiver))
+    }
+
+    /// Whether it is reachable over TCP, too, by those whose network lets no UDP through; otherwise another program has the port.
+    pub const fn takes_streams(&self) -> bool {
+        self.streams.is_some()
     }
 
     /// Returns the address it is bound to, with the port that was picked.
@@ -157,15 +173,19 @@ impl Share {
 
     /// Returns from where a member was heard last, and when.
     pub fn heard(&self, id: MemberId) -> Option<(Instant, SocketAddr)> {
-        self.inner.sharer().heard(id)
+        let (at, address) = self.inner.sharer().heard(id)?;
+        Some((at, self.inner.peers.origin(address)))
     }
 
     /// Returns what a member has had so far.
     pub fn served(&self, id: MemberId) -> Served {
         let door = self.inner.doors().get(&id).cloned();
-        door.map_or_else(Served::default, |door| Served {
-            read_bytes: door.server.with_service(|service| service.stats().read_bytes),
-            sent_bytes: door.sent_bytes.load(Ordering::Relaxed),
+        door.map_or_else(Served::default, |door| {
+            let (read_bytes, last_read) = door.server.with_service(|service| {
+                let stats = service.stats();
+                (stats.read_bytes, stats.last_read.and_then(|node| service.backend().path(node)))
+            });
+            Served { read_bytes, last_read, sent_bytes: door.sent_bytes.load(Ordering::Relaxed) }
         })
     }
 
@@ -200,6 +220,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.task.abort();
+        self.streams.iter().for_each(JoinHandle::abort);
         self.inner.doors().clear();
     }
 }
@@ -238,9 +259,11 @@ impl Inner {
                 // A datagram that cannot be sent is a lost one.
                 let _ = self.socket.send_to(&bytes, address).await;
             }
-            if let Some(event) = event {
-                if let Event::Ended(id) = event {
-                    self.doors().remove(&id);
+            if let Some(mut event) = event {
+                match &mut event {
+                    Event::Ended(id) => drop(self.doors().remove(id)),
+                    Event::Joined(_, address) => *address = self.peers.origin(*address),
+                    Event::Withdrawn(_) => {}
                 }
                 // Nobody needs to hear it.
                 let _ = self.events.send(event);
@@ -312,10 +335,6 @@ async fn reply(door: std::sync::Weak<Door>, inner: Arc<Inner>) {
         door.sent_bytes.fetch_add(datagram.len() as u64, Ordering::Relaxed);
         let _ = inner.socket.send_to(&datagram, reply.peer.address).await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn clock() -> Instant {

@@ -52,6 +52,9 @@ const MAX_FIRST_NUMBER: u16 = 99;
 /// How late a wrong guess is answered.
 const LATE: Duration = Duration::from_secs(1);
 
+/// How long copies of a wrong guess that does not count are answered as it was.
+const VAIN_TIME: Duration = Duration::from_secs(10);
+
 /// Wrong guesses whose answers wait; further ones are not answered.
 const MAX_LATE: usize = 64;
 
@@ -135,10 +138,14 @@ pub struct Sharer {
     again: Vec<(Instant, MemberId, Transmit)>,
     /// Wrong guesses that were counted, and when each is answered: at most 30 for each member.
     guesses: BTreeMap<GreetingId, Instant>,
+    /// The same of guesses that do not count, as somebody has used the code: for a while.
+    vain: BTreeMap<GreetingId, Instant>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     /// Handshakes in the second since.
     handshakes: BTreeMap<Greeter, (Instant, u32)>,
+    /// Those of them with a code that one address has begun.
+    of_addresses: BTreeMap<(Greeter, IpAddr), u32>,
     next_number: u16,
 }
 
@@ -206,9 +213,11 @@ impl Sharer {
             late: VecDeque::new(),
             again: Vec::new(),
             guesses: BTreeMap::new(),
+            vain: BTreeMap::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             handshakes: BTreeMap::new(),
+            of_addresses: BTreeMap::new(),
             next_number: 1 + u16::from_be_bytes(crate::random()) % MAX_FIRST_NUMBER,
         }
     }
@@ -411,7 +420,7 @@ impl Sharer {
             return Some(Datagram::Refusal { attempt, reason }.encode());
         };
         let code = code.clone();
-        self.may_compute(now, Greeter::Anybody).then(|| {
+        self.may_compute(now, Greeter::Anybody, address).then(|| {
             let (share, _) = answer(&code, &self.secret, share);
             Datagram::Offer { attempt, cookie, share }.encode()
         })
@@ -419,7 +428,7 @@ impl Sharer {
 
     /// Answers a copy of a proof, whatever cookie it brings: as the proof was answered, or not yet. `None`, if it is none.
     fn answer_again(&self, now: Instant, greeting: GreetingId, refusal: &[u8]) -> Option<Option<Vec<u8>>> {
-        if let Some(&due) = self.guesses.get(&greeting) {
+        if let Some(&due) = self.guesses.get(&greeting).or_else(|| self.vain.get(&greeting)) {
             return Some((due <= now).then(|| refusal.to_vec()));
         }
         let mut welcomes = self.members.values().filter_map(|held| held.welcome.as_ref());
@@ -441,7 +450,7 @@ impl Sharer {
             .find(|it| it.code.as_ref().is_some_and(|code| code.number() == number))
             .map(|it| it.id);
         let Some(id) = id else { return Some(refusal) };
-        if !self.may_compute(now, Greeter::Validated) {
+        if !self.may_compute(now, Greeter::Validated, address) {
             return None;
         }
         let Member { code, key: user, .. } = self.members.get(&id)?.member.clone();
@@ -454,7 +463,13 @@ impl Sharer {
             (is_user && label.len() <= MAX_LABEL_BYTES).then(|| (noise, PublicKey(key), label.to_vec()))
         });
         let Some((noise, key, label)) = proven else {
-            self.guesses.insert(greeting, now + LATE);
+            let due = now + LATE;
+            if user.is_none() {
+                self.guesses.insert(greeting, due);
+            } else {
+                self.vain.retain(|_, due| now < *due + VAIN_TIME);
+                self.vain.insert(greeting, due);
+            }
             self.note_wrong_guess(now, id, Transmit { address, bytes: refusal });
             return None;
         };
@@ -491,7 +506,7 @@ impl Sharer {
             return again;
         }
         let has_ended = self.members.get(&id).is_none_or(|held| held.has_ended);
-        if !has_ended && !self.has_room(now, id) || !self.may_compute(now, Greeter::Member) {
+        if !has_ended && !self.has_room(now, id) || !self.may_compute(now, Greeter::Member, address) {
             return None;
         }
         let mut noise = Handshake::answer_member(&self.identity, key, &attempt);
@@ -592,14 +607,25 @@ impl Sharer {
         self.members().filter_map(|member| member.code.as_ref()).find(|code| code.number() == number)
     }
 
-    /// Whether keys may be computed for one more handshake.
-    fn may_compute(&mut self, now: Instant, greeter: Greeter) -> bool {
+    /// Whether keys may be computed for one more handshake. Of those with a code, one address leaves others the half.
+    fn may_compute(&mut self, now: Instant, greeter: Greeter, address: SocketAddr) -> bool {
         let (since, count) = self.handshakes.entry(greeter).or_insert((now, 0));
         if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
             (*since, *count) = (now, 0);
+            self.of_addresses.retain(|(of, _), _| *of != greeter);
+        }
+        if *count == MAX_HANDSHAKES {
+            return false;
+        }
+        if greeter != Greeter::Member {
+            let of_address = self.of_addresses.entry((greeter, address.ip())).or_default();
+            if *of_address == MAX_HANDSHAKES / 2 {
+                return false;
+            }
+            *of_address += 1;
         }
         *count += 1;
-        *count <= MAX_HANDSHAKES
+        true
     }
 
     fn period(&self, now: Instant) -> u64 {

@@ -6,14 +6,23 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use nfs_share::{Code, Event, Greeting, Identity, MemberId, Membership, Share, ShareChannel, Sharer};
+use nfs_share::{
+    Code, Event, Greeting, Identity, MemberId, Membership, Reached, Share, ShareChannel, Sharer,
+};
 use nfs_wireless_client::{Client, ClientConfig, Error, Fs};
 use nfs_wireless_server::{Access, Directory, DirectoryConfig};
-use tokio::{net::UdpSocket, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
+    time::timeout,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -114,6 +123,112 @@ async fn what_is_stopped_or_over_is_gone_within_a_second() {
     assert!(three.read("trip/file").await.is_ok());
     share.end().await;
     assert!(timeout(SECOND, three.read("trip/file")).await.unwrap().is_err());
+}
+
+/// Where streams leave what is between, as the sharer sees it.
+const BETWEEN: &str = "127.0.0.9:0";
+
+/// Where nobody answers datagrams, and streams lead to a share: what is between lets no UDP through.
+async fn over_tcp_alone(to: SocketAddr) -> (SocketAddr, UdpSocket, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent = UdpSocket::bind(address).await.unwrap();
+    let streams = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&streams);
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind(BETWEEN.parse().unwrap()).unwrap();
+                let mut far = socket.connect(to).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    (address, silent, streams)
+}
+
+#[tokio::test]
+async fn a_share_is_read_where_no_udp_gets_through_until_it_ends() {
+    let (folder, (share, mut events)) = (folder(), share().await);
+    assert!(share.takes_streams());
+    let (address, _silent, streams) = over_tcp_alone(share.local_addr()).await;
+    // Another address of the same name: streams are accepted there, and nothing is said.
+    let mute = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let addresses = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&addresses);
+    let greeting = Greeting::Code(code(&share, id), Identity::draw());
+    let channel =
+        ShareChannel::new([mute.local_addr().unwrap(), address], greeting, "", move |joined, reached| {
+            kept.lock().unwrap().push((joined.membership.clone(), reached));
+        });
+    let near = channel.clone();
+    let config =
+        ClientConfig::default().with_channel(Arc::new(channel) as Arc<dyn nfs_wireless_client::Channel>);
+    let begun = Instant::now();
+    // Two clients of one channel, as a pool has them.
+    let fs = Fs::new(Client::connect("", b"/", config.clone()).await.unwrap(), "/");
+    let other = Fs::new(Client::connect("", b"/", config).await.unwrap(), "/");
+    assert!(begun.elapsed() < 4 * SECOND, "{:?}", begun.elapsed());
+    let (one, two) = tokio::join!(fs.read("trip/file"), other.read("documents/file"));
+    assert_eq!(one.unwrap(), [b"trip", &content(300_000)[..]].concat());
+    assert_eq!(two.unwrap(), [b"documents", &content(300_000)[..]].concat());
+    let kept = addresses.lock().unwrap().clone();
+    let [(membership, reached)] = &kept[..] else { panic!("two clients of a channel are one member") };
+    let wanted = Reached { address, by_stream: true };
+    assert_eq!(*reached, wanted, "the share is there, and not where its streams begin");
+    // Who knows that does not wait for datagrams that nobody answers.
+    let greeting = Greeting::Known(membership.clone(), None);
+    let again = ShareChannel::new([address], greeting, "", |_, _| {}).with_stream_at_once();
+    let begun = Instant::now();
+    nfs_wireless_client::Channel::open(&again).await.unwrap();
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    drop(again);
+    // What stands for a stream at the sharer's is not where somebody is.
+    let Some(Event::Joined(_, from)) = events.recv().await else { panic!("nobody has joined") };
+    for seen in [from, share.heard(id).unwrap().1] {
+        assert_eq!(SocketAddr::new(seen.ip(), 0), BETWEEN.parse().unwrap());
+    }
+    // Whoever else of this machine sends something to where the streams begin gets none.
+    let (before, stranger) = (streams.load(Ordering::Relaxed), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let begins = nfs_wireless_client::Channel::open(&near).await.unwrap();
+    for first in [0, 1] {
+        stranger.send_to(&[first; 100], begins).await.unwrap();
+    }
+    assert!(fs.read("trip/file").await.is_ok());
+    tokio::time::sleep(SECOND / 10).await;
+    assert_eq!(streams.load(Ordering::Relaxed), before);
+    let open = fs.open("trip/file").await.unwrap();
+    share.stop(id);
+    let error = timeout(SECOND, fs.read("trip/file")).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle, "{error}");
+    drop(open);
+}
+
+#[tokio::test]
+async fn streams_that_bring_nothing_of_use_keep_nobody_from_a_share() {
+    let (folder, (share, _events)) = (folder(), share().await);
+    let id = share.invite(Instant::now() + HOUR, files(folder.path()));
+    let mut streams = Vec::new();
+    // They are accepted while others are made.
+    for number in 0..80 {
+        let mut stream = TcpStream::connect(share.local_addr()).await.unwrap();
+        // A length without a datagram, an empty datagram, noise.
+        let bytes = [vec![255, 255, 1], vec![0, 0], content(4096)];
+        let _ = stream.write_all(&bytes[number % 3]).await;
+        streams.push(stream);
+    }
+    let (fs, _) = connect(share.local_addr(), code(&share, id)).await.unwrap();
+    assert!(fs.read("trip/file").await.is_ok());
+    // Of one address, so many are taken; the others are closed at once.
+    let mut closed = 0;
+    for stream in &mut streams {
+        let ended = timeout(SECOND / 20, stream.read(&mut [0; 64])).await;
+        closed += usize::from(matches!(ended, Ok(Ok(0) | Err(_))));
+    }
+    assert_eq!(closed, 16, "of one address, 64 are taken");
 }
 
 #[tokio::test]

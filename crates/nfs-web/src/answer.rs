@@ -9,7 +9,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use headers::{Cookie, HeaderMapExt as _};
+use headers::{ContentLength, Cookie, HeaderMapExt as _};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     archive,
-    body::{Body, empty, full},
+    body::{Body, empty, full, noted, pieces},
     file, folder,
     members::Member,
     names::{Handling, disposition},
@@ -34,6 +34,9 @@ use crate::{
 /// Bytes of the form that has the secret, at most, and how long they may take.
 const MAX_FORM_BYTES: usize = 1024;
 const FORM_TIME: Duration = Duration::from_secs(10);
+
+/// A page of so many bytes is one for which others wait, as long as it is in memory.
+const SHORT_PAGE_BYTES: usize = 64 << 10;
 
 /// How late a wrong secret is answered.
 const LATE: Duration = Duration::from_secs(1);
@@ -49,9 +52,10 @@ const ALWAYS: [(HeaderName, &str); 4] = [
 const HTML: &str = "text/html; charset=utf-8";
 
 /// Answers a request.
-pub(crate) async fn answer(site: &Site, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn answer(site: &Site, caller: &Arc<Caller>, request: Request<Incoming>) -> Response<Body> {
     let is_here = is_host(request.headers(), caller);
-    let mut response = if is_here { route(site, caller, request).await } else { misdirected() };
+    let (response, member) = if is_here { route(site, caller, request).await } else { (misdirected(), None) };
+    let mut response = response.map(|body| noted(body, caller, member));
     for (name, value) in ALWAYS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -73,10 +77,15 @@ fn is_host(headers: &HeaderMap, caller: &Caller) -> bool {
     }
 }
 
-async fn route(site: &Site, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+/// Returns the response, and the member who gets it.
+async fn route(
+    site: &Site,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> (Response<Body>, Option<Arc<Member>>) {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let path = request.uri().path();
-    match path {
+    let response = match path {
         "/enter" if request.method() == Method::POST => enter(site, caller, request).await,
         "/enter" => redirect(StatusCode::SEE_OTHER, "/"),
         _ if !is_read => {
@@ -89,10 +98,11 @@ async fn route(site: &Site, caller: &Caller, request: Request<Incoming>) -> Resp
         "/page.js" => content(StatusCode::OK, "text/javascript; charset=utf-8", page::SCRIPT),
         "/files" => redirect(StatusCode::PERMANENT_REDIRECT, "/files/"),
         _ => match path.strip_prefix("/files/") {
-            Some(path) => files(site, caller, path, &request).await,
+            Some(path) => return files(site, caller, path, &request).await,
             None => html(StatusCode::NOT_FOUND, page::problem(&site.title, "There is nothing here.")),
         },
-    }
+    };
+    (response, None)
 }
 
 /// Takes the secret from a form.
@@ -128,14 +138,19 @@ fn cookie_name(caller: &Caller) -> String {
     format!("nfsw-{}", caller.local.port())
 }
 
-async fn files(site: &Site, caller: &Caller, path: &str, request: &Request<Incoming>) -> Response<Body> {
+async fn files(
+    site: &Site,
+    caller: &Caller,
+    path: &str,
+    request: &Request<Incoming>,
+) -> (Response<Body>, Option<Arc<Member>>) {
     let cookie = request.headers().typed_get::<Cookie>();
     let ticket = cookie.as_ref().and_then(|cookie| cookie.get(&cookie_name(caller)));
     let Some(member) = ticket.and_then(|ticket| site.members.find(|key| key.has_made(ticket))) else {
-        return html(StatusCode::FORBIDDEN, page::entrance(&site.title, Entrance::Unknown));
+        return (html(StatusCode::FORBIDDEN, page::entrance(&site.title, Entrance::Unknown)), None);
     };
     caller.note(&member);
-    match show(site, &member, path, request).await {
+    let response = match show(site, &member, path, request).await {
         Ok(response) => response,
         Err(status) => {
             let said = match tree::status_code(status) {
@@ -145,7 +160,8 @@ async fn files(site: &Site, caller: &Caller, path: &str, request: &Request<Incom
             };
             html(tree::status_code(status), page::problem(&site.title, said))
         }
-    }
+    };
+    (response, Some(member))
 }
 
 async fn show(
@@ -165,9 +181,24 @@ async fn show(
         return Ok(zip(site, member, found, request.method()));
     }
     if found.is_folder() {
+        let permit = |of: &Arc<Semaphore>| Arc::clone(of).acquire_owned();
+        let (Ok(own), Ok(permit)) = (permit(&member.pages).await, permit(&site.pages).await) else {
+            return Err(Status::JUKEBOX);
+        };
         let source = Arc::clone(&member.files);
         let listing = site.disk.run(move || folder::list(&*source, found.node)).await?;
-        return Ok(html(StatusCode::OK, page::folder(&site.title, path, &listing)));
+        let page = page::folder(&site.title, path, &listing);
+        if page.len() < SHORT_PAGE_BYTES {
+            return Ok(html(StatusCode::OK, page));
+        }
+        let length = ContentLength(page.len() as u64);
+        let mut response = html(StatusCode::OK, String::new());
+        response.headers_mut().typed_insert(length);
+        // The browser has asked for the headers alone.
+        if request.method() != Method::HEAD {
+            *response.body_mut() = pieces(page, [own, permit]);
+        }
+        return Ok(response);
     }
     if !found.is_file() || has_slash {
         return Err(Status::NOENT);

@@ -8,7 +8,6 @@ use std::{
     io::{self, Write},
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -33,16 +32,13 @@ use zip::{
 };
 
 use crate::{
-    body::{Body, boxed},
+    body::{Body, PIECE_BYTES, boxed},
     folder::{What, batch},
+    site::STALLED,
 };
 
-/// Bytes that are sent at once, and how many such pieces wait.
-const PIECE_BYTES: usize = 64 << 10;
+/// Pieces that wait.
 const QUEUE: usize = 2;
-
-/// How long a browser may take nothing.
-const STALLED: Duration = Duration::from_secs(120);
 
 /// Bytes that are read at once.
 const READ_BYTES: u32 = 256 << 10;

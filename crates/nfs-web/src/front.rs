@@ -12,7 +12,7 @@ use std::{
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use nfs_wireless_server::Vfs;
+use nfs_wireless_server::{Vfs, most_descriptors};
 use rustix::net::sockopt;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -22,15 +22,18 @@ use tokio::{
 
 use crate::{
     answer::answer,
-    members::Members,
+    members::{Members, Used, lock},
     secret::Secret,
-    site::{Caller, Site, lock},
+    site::{Caller, Site},
     tree::Disk,
 };
 
-/// Connections at once, and those of one address: browsers have six, and several people may be behind one.
+/// Connections at once, and those of one address: browsers have six, and several people may be behind one. With few descriptors they are fewer.
 const MAX_CONNECTIONS: usize = 256;
 const MAX_OF_ONE: usize = 64;
+
+/// Long pages that are sent at once: each is in memory.
+const MAX_PAGES: usize = 8;
 
 /// How long the headers of a request may take to arrive, and a connection to be idle.
 const HEADER_TIME: Duration = Duration::from_secs(15);
@@ -79,6 +82,7 @@ impl Front {
             members: Members::default(),
             disk: Disk::default(),
             archives: Arc::new(Semaphore::new(MAX_ARCHIVES)),
+            pages: Arc::new(Semaphore::new(MAX_PAGES)),
             late: Semaphore::new(MAX_LATE),
         });
         let (has_ended, ends) = watch::channel(false);
@@ -100,6 +104,11 @@ impl Front {
         term: impl Fn() -> Option<Instant> + Send + Sync + 'static,
     ) {
         self.site.members.admit(secret, Arc::new(files), Box::new(term));
+    }
+
+    /// Returns what the member with a secret has had so far.
+    pub fn used(&self, secret: &Secret) -> Used {
+        self.site.members.used(secret)
     }
 
     /// Cuts all connections, and ends.
@@ -124,9 +133,11 @@ struct Place(Counts, IpAddr);
 impl Place {
     fn take(counts: &Counts, address: IpAddr) -> Option<Self> {
         let mut places = lock(counts);
-        let is_full = places.values().sum::<usize>() >= MAX_CONNECTIONS;
+        // A connection takes two descriptors, and files need most.
+        let most = most_descriptors();
+        let is_full = places.values().sum::<usize>() >= MAX_CONNECTIONS.min(most / 8);
         let count = places.entry(address).or_insert(0);
-        if is_full || *count >= MAX_OF_ONE {
+        if is_full || *count >= MAX_OF_ONE.min(most / 16) {
             return None;
         }
         *count += 1;

@@ -55,6 +55,7 @@ mod site;
 mod tree;
 
 pub use front::Front;
+pub use members::Used;
 pub use nfs_wireless_server::Vfs;
 pub use secret::Secret;
 

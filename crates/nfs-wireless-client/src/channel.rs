@@ -10,6 +10,9 @@ pub trait Channel: fmt::Debug + Send + Sync {
     /// Agrees with the server on keys, unless that was done; returns where it serves NFS and MOUNT.
     fn open(&self) -> Pin<Box<dyn Future<Output = io::Result<SocketAddr>> + Send + '_>>;
 
+    /// Looks where the server is now, as it has been silent for seconds, and agrees with it on keys once more; returns where that is.
+    fn find(&self) -> Pin<Box<dyn Future<Output = io::Result<SocketAddr>> + Send + '_>>;
+
     /// Returns how many bytes a datagram has beside its message.
     fn overhead_bytes(&self) -> u32;
 

@@ -43,6 +43,7 @@ use crate::{
     error::Error,
     known::{KnownServer, LookedUp},
     read_dir::ReadDir,
+    shown::shown,
     url::NfsUrl,
 };
 
@@ -671,7 +672,7 @@ impl From<CountedError> for Error {
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Path { protocol, .. } = self.inner.endpoint.first();
-        let export = String::from_utf8_lossy(&self.inner.export);
+        let export = shown(&self.inner.export);
         formatter
             .debug_struct("Client")
             .field("address", &self.address())
@@ -700,12 +701,17 @@ async fn open_channel(host: &str, config: &mut ClientConfig) -> Result<String, E
     let opening = async { channel.open().await.map_err(|source| Error::Channel(Arc::new(source))) };
     let address = within(config, host, opening).await?;
     config.transport = TransportChoice::Udp;
-    (config.nfs_port, config.mount_port) = (Some(address.port()), Some(address.port()));
+    set_port(config, address);
     (config.reserved_port, config.known) = (false, None);
     Ok(match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
         address => address.ip().to_string(),
     })
+}
+
+/// Fixes the port of all services: a channel leads to them together.
+const fn set_port(config: &mut ClientConfig, address: SocketAddr) {
+    (config.nfs_port, config.mount_port) = (Some(address.port()), Some(address.port()));
 }
 
 /// Runs `attempt` within the configured time to reach a server.

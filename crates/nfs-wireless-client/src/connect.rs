@@ -625,37 +625,56 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 /// Makes an attempt at one address after the other, until one has an answer. The next one begins when those before have failed, or after
-/// [`ADDRESS_DELAY`] (RFC 8305 §5). While an address is silent, those that have failed are tried again: a server may be starting. Once all
-/// have failed the last failure counts, `nowhere` where there is none.
+/// [`ADDRESS_DELAY`] (RFC 8305 §5). While an address is silent, those that nobody answered on are tried again: a server may be starting. A server
+/// may also serve one family of addresses alone, or let in those of one alone. Once all have failed, or the others are silent after a no, the failure
+/// that says most counts; `nowhere` where there is none.
 async fn first_address<'a, T>(
     addresses: Vec<SocketAddr>,
     nowhere: Error,
     attempt: impl Fn(SocketAddr) -> Attempt<'a, T>,
 ) -> Result<T, Error> {
-    let mut last = nowhere;
+    let mut worst = nowhere;
     let begin = |address| (address, attempt(address));
     let mut waiting = addresses.into_iter();
     let (mut under_way, mut failed) = (Vec::new(), Vec::new());
     loop {
         under_way.extend(waiting.next().map(begin));
         if under_way.is_empty() {
-            return Err(last);
+            return Err(worst);
         }
         let pause = if waiting.len() > 0 { ADDRESS_DELAY } else { ADDRESS_PAUSE };
         let Ok((address, result)) = tokio::time::timeout(pause, first_ended(&mut under_way)).await else {
             if waiting.len() == 0 {
+                if says(&worst) > SAYS_NOTHING {
+                    return Err(worst);
+                }
                 under_way.extend(failed.drain(..).map(begin));
             }
             continue;
         };
         match result {
-            // Only an address that nobody answers on is a reason to try the next one.
-            Err(error @ Error::Unreachable { .. }) => {
-                last = error;
-                failed.push(address);
+            Ok(value) => return Ok(value),
+            Err(error) => {
+                if says(&error) == SAYS_NOTHING {
+                    failed.push(address);
+                }
+                if says(&error) >= says(&worst) {
+                    worst = error;
+                }
             }
-            result => return result,
         }
+    }
+}
+
+/// Nobody was there.
+const SAYS_NOTHING: u8 = 0;
+
+/// How much a failure says of a server, beside those of other addresses of the same server.
+const fn says(error: &Error) -> u8 {
+    match error {
+        Error::Unreachable { .. } | Error::Resolve { .. } => SAYS_NOTHING,
+        Error::NotRegistered { .. } => 1,
+        _ => 2,
     }
 }
 

@@ -19,6 +19,7 @@ use nfs_proto::{
         self, ConnectionId, Direction, EndpointConfig, Failover, ListingPlan, ListingStep, Reason, Route,
         TransportTuning, other,
     },
+    engine::PathEstimate,
     transfer::Limits,
 };
 use nfs_wire::{FileHandle, Procedure, portmap::Protocol, rpc::Program};
@@ -162,19 +163,22 @@ impl Endpoint {
             all.path_estimate = all.path_estimate.or(path_estimate);
         }
         if let Some(estimate) = &mut all.path_estimate {
-            estimate.fast = self.fast_rate();
+            estimate.fast = self.fast_rate(estimate);
         }
         all
     }
 
-    /// Returns the rate of UDP at which READs or WRITEs have moved to TCP and stayed there, unless TCP has failed for the others.
-    fn fast_rate(&self) -> Option<f64> {
+    /// Returns the rate of UDP at which READs or WRITEs have moved to TCP and stayed there, or would next time; none if TCP has failed.
+    fn fast_rate(&self, estimate: &PathEstimate) -> Option<f64> {
         let reasons = self.verdicts().map(|(_, reason)| reason);
-        let has_failed = reasons.iter().any(|reason| matches!(reason, Reason::Slower(..)));
-        reasons.into_iter().filter(|_| !has_failed).find_map(|reason| match reason {
+        if reasons.iter().any(|reason| matches!(reason, Reason::Slower(..))) {
+            return None;
+        }
+        let moved = reasons.into_iter().find_map(|reason| match reason {
             Reason::Fast(rate) => Some(rate),
             _ => None,
-        })
+        });
+        moved.or_else(|| TransportTuning::DEFAULT.is_better_over_tcp(estimate).then_some(estimate.rate))
     }
 
     /// Returns where the server is, over each transport that there is a connection of; the first one's before the other's.

@@ -67,6 +67,7 @@ mod file;
 mod fs;
 mod known;
 mod read_dir;
+mod shown;
 pub mod url;
 
 pub use nfs_wire::{

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use nfs_proto::{
+    attr::Metadata,
     endpoint::ListingPlan,
     transfer::{DirEntry, Listing},
 };
@@ -44,6 +45,12 @@ impl ReadDir {
         let listing = Listing::new(directory, LEAST_PAGE_BYTES);
         let (entries, missing, is_again) = Default::default();
         Self { client, directory, listing, plan, entries, missing, is_again, refusal }
+    }
+
+    /// Returns the directory's own attributes, where the server has sent them with the entries that it sent last (RFC 1813 §3.3.17,
+    /// `dir_attributes`).
+    pub const fn attributes(&self) -> Option<&Metadata> {
+        self.listing.attributes()
     }
 
     /// Returns the next entry, or `None` at the end.

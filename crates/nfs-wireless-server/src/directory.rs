@@ -118,8 +118,19 @@ impl Vfs for Directory {
 
     /// Closes files that were removed on the host: they take room on its disk until then.
     fn rest(&self) {
-        let removed = self.lock().take_removed();
+        let mut state = self.lock();
+        state.listings.rest();
+        let removed = state.take_removed();
+        drop(state);
         drop(removed);
+    }
+
+    fn path(&self, node: NodeId) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        let nodes = state.table.path(node)?;
+        let names: Option<Vec<&[u8]>> =
+            nodes.into_iter().map(|node| Some(&state.table.place(node)?.name[..])).collect();
+        Some(names?.join(&b'/'))
     }
 
     fn attributes(&self, node: NodeId) -> Result<fattr3, Status> {

@@ -21,6 +21,8 @@ pub(crate) struct Handles {
     /// What makes file system numbers differ between servers.
     pub(crate) file_system: u64,
     pub(crate) length: u8,
+    /// All are stale, for good.
+    pub(crate) are_revoked: bool,
 }
 
 impl Handles {
@@ -31,6 +33,9 @@ impl Handles {
 
     /// Finds what a handle leads to.
     pub(crate) fn node_of(self, backend: &dyn Vfs, handle: &[u8]) -> Result<NodeId, Status> {
+        if self.are_revoked {
+            return Err(Status::STALE);
+        }
         backend.node_of(handle).unwrap_or_else(|| self.node(handle))
     }
 
@@ -69,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_foreign_handle_is_bad_and_an_old_one_stale() {
-        let ours = Handles { instance: 7, file_system: 7, length: 25 };
+        let ours = Handles { instance: 7, file_system: 7, length: 25, are_revoked: false };
         let handle = ours.handle(NodeId(9));
         assert_eq!(handle.as_bytes().len(), 25);
         assert_eq!(ours.node(handle.as_bytes()), Ok(NodeId(9)));

@@ -19,6 +19,7 @@
 
 mod address_validation;
 mod config;
+mod descriptors;
 mod directory;
 #[cfg(feature = "tokio")]
 mod driver;
@@ -39,6 +40,7 @@ pub use config::{
     ConfigError, MAX_TCP_TRANSFER_BYTES, MAX_UDP_TRANSFER_BYTES, MIN_TRANSFER_BYTES, NFS_PORT,
     ReplyCacheConfig, ServiceConfig, Timing,
 };
+pub use descriptors::most_descriptors;
 pub use directory::{Access, Directory, DirectoryConfig, Metadata};
 #[cfg(feature = "tokio")]
 pub use driver::{CalledSocket, Detached, Server};

@@ -103,6 +103,9 @@ impl<'a> MountCall<'a> {
     }
 
     fn find(&mut self, path: &[u8]) -> Result<NodeId, MountStatus> {
+        if self.handles.are_revoked {
+            return Err(MountStatus::ACCES);
+        }
         match self.mountable {
             Mountable::Anything => return Ok(self.backend.root()),
             Mountable::AnythingButRoot if path != b"/" => return Ok(self.backend.root()),
@@ -192,6 +195,18 @@ mod tests {
     fn mount(bench: &mut Bench, path: &[u8]) -> Result<nfs_wire::mount::Mount, MountStatus> {
         let results = bench.raw(procedure::MNT, &Opaque::borrowed(path)).unwrap();
         decode_mount(&results).unwrap()
+    }
+
+    #[test]
+    fn what_is_revoked_is_stale_and_mounted_no_more() {
+        let mut bench = bench(b"/");
+        let root = mount(&mut bench, b"/").unwrap().handle.to_fh3();
+        bench.program = Program::NFS;
+        bench.getattr(&root).unwrap();
+        bench.service.revoke();
+        assert_eq!(bench.getattr(&root).unwrap_err(), Status::STALE);
+        bench.program = Program::MOUNT;
+        assert_eq!(mount(&mut bench, b"/").unwrap_err(), MountStatus::ACCES);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Call<'a> {
     pub(crate) backend: &'a dyn Vfs,
     /// Bytes of file data in the reply.
     pub(crate) read_bytes: &'a mut u64,
+    /// What they are of.
+    pub(crate) read: &'a mut Option<NodeId>,
     /// Bytes of file data in the call, if it succeeds.
     pub(crate) written_bytes: &'a mut u64,
     /// The reply, whose header is written; procedures append their results.

@@ -2,6 +2,7 @@
 
 mod admission;
 mod stats;
+mod waiting;
 mod work;
 
 use std::{
@@ -22,10 +23,13 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-use self::work::{Common, Job, Outcome, SMALL_REPLY_BYTES, Task};
 pub use self::{
     stats::Stats,
     work::{Done, Work},
+};
+use self::{
+    waiting::{Line, Waiting},
+    work::{Common, Job, Outcome, SMALL_REPLY_BYTES, Task},
 };
 use crate::{
     address_validation::AddressValidation,
@@ -59,7 +63,7 @@ pub struct Transmit {
 /// An NFSv3 server, with MOUNT and a port mapper, as a plain machine.
 ///
 /// - Commands: [`set_faults`](Self::set_faults), [`crash`](Self::crash),
-///   [`change_write_verifier`](Self::change_write_verifier), [`change_handles`](Self::change_handles).
+///   [`change_write_verifier`](Self::change_write_verifier), [`change_handles`](Self::change_handles), [`revoke`](Self::revoke).
 /// - Input: [`handle_input`](Self::handle_input), [`handle_timeout`](Self::handle_timeout).
 /// - Output: [`poll_transmit`](Self::poll_transmit) until it is empty, then [`poll_timeout`](Self::poll_timeout).
 /// - Getters: [`stats`](Self::stats), [`backend`](Self::backend), [`faults`](Self::faults).
@@ -88,21 +92,13 @@ pub struct Service {
     /// Bytes of deferred calls and of the replies that they may bring, by caller.
     deferred_bytes: BTreeMap<Peer, usize>,
     busy_threads: usize,
-    waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
+    waiting: Line,
     events: BTreeMap<(Instant, u64), Event>,
     sequence: u64,
     /// Replies that a fault holds back until another one has left.
     held: BTreeMap<u64, Transmit>,
     ready: VecDeque<Transmit>,
     stats: Stats,
-}
-
-/// A call that waits for a thread.
-#[derive(Debug)]
-struct Waiting {
-    job: Job,
-    arguments: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -115,12 +111,6 @@ enum Event {
     /// A reordered reply has waited long enough.
     Release(u64),
 }
-
-/// Most UDP calls that wait for a thread; further ones are dropped, as from a full socket buffer.
-const MAX_WAITING_CALLS: usize = 1024;
-
-/// Most bytes of calls that wait for a thread.
-const MAX_WAITING_BYTES: usize = 4 << 20;
 
 impl Service {
     /// Creates a service that exports `backend`.
@@ -144,7 +134,12 @@ impl Service {
         };
         let instance = backend.instance().unwrap_or_else(|| random(stream::INSTANCE).next_u64());
         let mut service = Self {
-            handles: Handles { instance, file_system: instance, length: config.handle_bytes },
+            handles: Handles {
+                instance,
+                file_system: instance,
+                length: config.handle_bytes,
+                are_revoked: false,
+            },
             cache: config.reply_cache.map(ReplyCache::new),
             addresses: AddressValidation::new(random(stream::ADDRESSES)),
             common: Arc::new(Common {
@@ -165,8 +160,7 @@ impl Service {
             work: VecDeque::new(),
             deferred_bytes: BTreeMap::new(),
             busy_threads: 0,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: Line::default(),
             events: BTreeMap::new(),
             sequence: 0,
             held: BTreeMap::new(),
@@ -303,6 +297,11 @@ impl Service {
         self.handles.instance = self.handles.instance.wrapping_add(1);
     }
 
+    /// Lets nobody in any more: every handle is stale, and no directory can be mounted. What was begun is still answered.
+    pub const fn revoke(&mut self) {
+        self.handles.are_revoked = true;
+    }
+
     /// Restarts after a power failure: the back end loses what was not committed, the write verifier changes, and
     /// the duplicate request cache, the mounts and every call and reply under way are gone. Handles stay valid.
     pub fn crash(&mut self) {
@@ -317,7 +316,6 @@ impl Service {
         self.deferred_bytes.clear();
         self.busy_threads = 0;
         self.waiting.clear();
-        self.waiting_bytes = 0;
         self.events.clear();
         self.held.clear();
         self.ready.clear();
@@ -367,7 +365,7 @@ impl Service {
 
     /// Returns whether so many calls wait that a stream should not be read further before some are answered.
     pub fn is_congested(&self) -> bool {
-        self.waiting.len() >= MAX_WAITING_CALLS || self.waiting_bytes >= MAX_WAITING_BYTES
+        self.waiting.is_full()
     }
 
     /// Believes that an address receives what is sent to it, as [`ServiceConfig::validates_addresses`] asks: something else has shown it.
@@ -382,25 +380,35 @@ impl Service {
 
     fn wait(&mut self, job: Job, arguments: Reader<'_>) {
         if self.is_congested() && job.peer.protocol == Protocol::Udp {
-            self.stats.overflowed += 1;
-            self.addresses.give_back(job.peer.address.ip(), job.grant.reply_bytes);
-            if let (Some(cache), Some(key)) = (&mut self.cache, job.key) {
-                cache.forget(key);
+            let address = job.peer.address.ip();
+            match self.defers.then(|| self.waiting.make_room(address)).flatten() {
+                Some(Waiting { job, .. }) => {
+                    self.release(&job);
+                    self.drop_call(&job);
+                }
+                None => return self.drop_call(&job),
             }
-            return;
         }
         self.hold(&job);
-        let arguments = arguments.rest().to_vec();
-        self.waiting_bytes += arguments.len();
-        self.waiting.push_back(Waiting { job, arguments });
+        self.waiting.add(Waiting { job, arguments: arguments.rest().to_vec() });
+    }
+
+    /// Forgets a call for which there is no room.
+    fn drop_call(&mut self, job: &Job) {
+        self.stats.overflowed += 1;
+        self.addresses.give_back(job.peer.address.ip(), job.grant.reply_bytes);
+        if let (Some(cache), Some(key)) = (&mut self.cache, job.key) {
+            cache.forget(key);
+        }
     }
 
     fn start_waiting(&mut self, now: Instant) {
         while self.busy_threads < self.config.timing.threads.get() {
-            let Some(Waiting { job, arguments }) = self.waiting.pop_front() else {
+            // A model of a server, in which calls take a time that was said, has one queue.
+            let next = if self.defers { self.waiting.next_in_turn() } else { self.waiting.next() };
+            let Some(Waiting { job, arguments }) = next else {
                 return;
             };
-            self.waiting_bytes -= arguments.len();
             self.release(&job);
             self.begin(job, Reader::new(&arguments), now);
         }
@@ -454,9 +462,10 @@ impl Service {
 
     /// A call was made; its reply is held back for as long as the call takes.
     fn end(&mut self, now: Instant, job: Job, outcome: Outcome) {
-        let Outcome { mut reply, rejected, served, read_bytes, written_bytes, service_time } = outcome;
+        let Outcome { mut reply, rejected, served, read_bytes, read, written_bytes, service_time } = outcome;
         self.stats.rejected += u64::from(rejected);
         self.stats.read_bytes += read_bytes;
+        self.stats.last_read = read.or(self.stats.last_read);
         self.stats.written_bytes += written_bytes;
         if let Some(procedure) = served {
             self.stats.served[procedure.number() as usize] += 1;

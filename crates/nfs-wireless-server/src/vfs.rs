@@ -207,6 +207,11 @@ pub trait Vfs: fmt::Debug + Send + Sync {
     /// every few seconds if methods [may wait](Self::may_block).
     fn rest(&self) {}
 
+    /// Returns where a file is below the root, as far as the back end knows: names with `/` between them.
+    fn path(&self, _node: NodeId) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Returns a file's attributes.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod watched;
 
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     thread,
     time::Instant,
@@ -53,9 +54,14 @@ impl Served {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
     /// A path on the server as a user names it.
     pub fn url(&self, path: &str) -> String {
-        let address = self.server.local_addr();
+        let address = self.address();
         format!("nfs://{address}{path}?mountport={}", address.port())
     }
 

@@ -23,6 +23,14 @@ pub(super) fn names<I: IntoIterator<Item = &'static str> + 'static>(names: fn() 
     ArgValueCandidates::new(move || names().into_iter().map(CompletionCandidate::new).collect())
 }
 
+/// Offers the network interfaces of this machine (sysfs, Linux).
+pub(super) fn interfaces() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let interfaces = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+        interfaces.map(|interface| CompletionCandidate::new(interface.file_name())).collect()
+    })
+}
+
 /// Offers names that are known, several of them with commas between.
 pub(super) fn lists<I: IntoIterator<Item = String> + 'static>(names: fn() -> I) -> ArgValueCompleter {
     ArgValueCompleter::new(move |word: &OsStr| {

@@ -36,7 +36,7 @@ struct Options {
     /// Exclude files that match a pattern in FILE, in the syntax of .gitignore.
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Copy only the files and directories that FILE lists, one path below SRC per line; - is standard input.
+    /// Copy only the files and directories that FILE lists, one path below SRC per line; - is standard input. # and ; begin comments.
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
     /// Exclude what the .gitignore files in SRC exclude, each in its own directory.

@@ -8,6 +8,7 @@ use std::{
 
 use clap::Args;
 
+use super::completion::interfaces;
 use crate::units;
 
 /// `nfsw share`
@@ -40,7 +41,7 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
     /// Announce the share to people nearby on this network interface, and not on all that lead to some; repeat it for several.
-    #[arg(long, value_name = "NAME", conflicts_with_all = CHANGES)]
+    #[arg(long, value_name = "NAME", conflicts_with_all = CHANGES, add = interfaces())]
     pub(crate) interface: Vec<String>,
     /// Do not announce the share: only its address leads to it.
     #[arg(long, conflicts_with_all = CHANGES, conflicts_with = "interface")]
@@ -57,7 +58,8 @@ pub(crate) struct ShareArgs {
     /// Let a person, by name or by number in the list, read no more.
     #[arg(long, value_name = "NAME|N", conflicts_with_all = ["allow", "extend"])]
     pub(crate) stop: Option<String>,
-    /// Let a person read for the time of --for from now on: a new one gets a code.
+    /// Let a person read for the time of --for from now on: a new one gets a code. NAME alone keeps the SUBDIR of one who was on the list, NAME= is
+    /// all of DIR.
     #[arg(long, value_name = "NAME[=SUBDIR]", conflicts_with = "extend")]
     pub(crate) allow: Option<String>,
     /// Let all who may read do so for this time longer.
@@ -74,6 +76,17 @@ pub(crate) struct ShareArgs {
         value_parser = units::parse_listen
     )]
     pub(crate) web: Option<SocketAddr>,
+    /// Also serve all of DIR to any NFS client that reaches ADDR:PORT, read-only, without a code and without encryption [default: 0.0.0.0:20490].
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        conflicts_with_all = CHANGES,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0.0.0.0:20490",
+        value_parser = units::parse_listen
+    )]
+    pub(crate) plain: Option<SocketAddr>,
 }
 
 /// `nfsw find`
@@ -93,7 +106,7 @@ pub(crate) struct FindArgs {
     #[arg(long = "for", value_name = "TIME", default_value = "2500ms", value_parser = units::parse_duration)]
     pub(crate) time: Duration,
     /// Look on this network interface, and not on all that lead to people nearby; repeat it for several.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = interfaces())]
     pub(crate) interface: Vec<String>,
     /// Print one JSON object per line; the last one sums up the run (nfsw man json).
     #[arg(long)]

@@ -12,7 +12,7 @@ use nfs_files::{Context, Events};
 
 use crate::{
     copy::{self, Accepted, Options},
-    error::Result,
+    error::{Error, Result},
     event::{Event, What},
     exit::{Exit, Failure},
     text::escape,
@@ -22,6 +22,9 @@ use crate::{
 
 /// Names that are shown.
 const MAX_SHOWN: usize = 20;
+
+/// Bytes of all names that are accepted together, at most.
+const MOST_BYTES: usize = 256 << 20;
 
 /// How often it is noted that the run waits for its user.
 const TICK: Duration = Duration::from_millis(50);
@@ -85,6 +88,7 @@ struct Shown {
     deleted: u64,
     /// All of them, with their bytes.
     all: BTreeMap<Vec<u8>, u64>,
+    held_bytes: usize,
 }
 
 impl Events for Preview {
@@ -94,6 +98,10 @@ impl Events for Preview {
             Event::Copied { what, source, bytes, change, .. } if *what != What::Directory => {
                 let path = change.map_or(&source.bytes[..], |(path, _)| path);
                 shown.add(path, *what, *bytes);
+                if shown.held_bytes > MOST_BYTES {
+                    let text = "these are too many files to be accepted together; copy a directory of them";
+                    return Err(Error::usage(text).that_ends_run());
+                }
             }
             Event::Deleted { .. } => shown.deleted += 1,
             // The run itself says what fails.
@@ -106,6 +114,7 @@ impl Events for Preview {
 impl Shown {
     fn add(&mut self, path: &[u8], what: What, bytes: u64) {
         self.all.insert(path.to_vec(), bytes);
+        self.held_bytes += size_of::<(Vec<u8>, u64)>() + path.len();
         self.files += 1;
         let is_hidden = path.split(|&byte| byte == b'/').any(|name| name.starts_with(b".") && name != b".");
         self.hidden += usize::from(is_hidden);

@@ -185,7 +185,7 @@ impl Background {
                 let mut config = DirectoryConfig::default();
                 // The tree is gone when the demonstration ends.
                 config.metadata = Metadata::Cached;
-                match serve::serve(&directory, listen, config).await {
+                match serve::serve(&directory, config, listen, "--listen").await {
                     Ok(server) => {
                         let _ = ready.send(Ok(server.local_addr()));
                         // Either way it is over.

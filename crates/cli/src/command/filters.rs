@@ -11,6 +11,7 @@ use crate::{
     copy::Filter,
     error::{io_text, show},
     exit::Failure,
+    hang::while_others_take_their_time,
     local::is_closed_input,
     text::escape,
 };
@@ -65,7 +66,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_closed_input() {
         return Err(io::Error::other("standard input is closed or cannot be read"));
     }
-    read_from(io::stdin().lock(), MOST_BYTES)
+    while_others_take_their_time(|| read_from(io::stdin().lock(), MOST_BYTES))
 }
 
 /// Reads a list to its end, if it has one.

@@ -115,9 +115,13 @@ async fn run(arguments: &FindArgs, reporter: &Reporter) -> anyhow::Result<()> {
 /// Asks a share that was used here whether it is still where it was.
 async fn ask(file: String, kept: Kept) -> Option<(Met, SocketAddr)> {
     let greeting = Greeting::Known(kept.membership, None);
-    let channel = ShareChannel::new([kept.address?], greeting, &label(), move |joined, address| {
-        keep(&file, joined, address);
+    let reached = kept.reached?;
+    let mut channel = ShareChannel::new([reached.address], greeting, &label(), move |joined, reached| {
+        keep(&file, joined, reached);
     });
+    if reached.by_stream {
+        channel = channel.with_stream_at_once();
+    }
     let address = channel.open().await.ok()?;
     Some((channel.met()?, address))
 }
@@ -187,7 +191,8 @@ impl Share {
         let codes = match &codes[..] {
             [] => String::new(),
             [one] => format!("code {one}"),
-            several => format!("codes {}", several.join(",")),
+            several if several.len() <= MOST_CODES => format!("codes {}", several.join(",")),
+            several => format!("{} codes", several.len()),
         };
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         [
@@ -200,6 +205,9 @@ impl Share {
         ]
     }
 }
+
+/// Codes of one share that are listed for people, at most.
+const MOST_CODES: usize = 8;
 
 /// Returns the list for people.
 fn lines(shares: &[Share]) -> String {

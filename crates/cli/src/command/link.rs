@@ -9,6 +9,7 @@ use std::{
     fmt::Write as _,
     fs::File,
     io,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
@@ -96,7 +97,9 @@ fn observers(arguments: &CaptureArgs) -> anyhow::Result<Vec<Box<dyn Observer>>> 
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
-    Ok(File::create(path).map_err(|error| local(path, &error))?)
+    // What packets carry is nobody else's business.
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+    Ok(file.map_err(|error| local(path, &error))?)
 }
 
 /// What a link in real time did, in two lines.

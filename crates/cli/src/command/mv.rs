@@ -29,8 +29,11 @@ pub(super) async fn run(arguments: &MvArgs, context: Context<'_>, reporter: &Rep
             Err(error) => reporter.failed(error)?,
         }
     }
-    let is_directory = matches!(&sources[..], [source] if source.is_directory());
-    let place = Place::find(context, &arguments.destination, is_directory).await?;
+    let moving = match &sources[..] {
+        [source] if source.is_directory() => Some(source),
+        _ => None,
+    };
+    let place = Place::find(context, &arguments.destination, moving).await?;
     let destination = &arguments.destination;
     // Also when all but one are missing: what was asked for cannot be meant.
     if sources.len().max(arguments.sources.len()) > 1 && place.name.is_some() {
@@ -77,10 +80,20 @@ struct Place {
 }
 
 impl Place {
-    /// Finds it for one directory, or for other sources.
-    async fn find(context: Context<'_>, destination: &Remote, is_directory: bool) -> anyhow::Result<Self> {
-        // A run that ended early has reserved the name: it is for the directory, and no place for it to go to.
-        let is_free = |found: &Found| is_directory && is_reservation(&found.metadata);
+    /// Finds it for one directory that is `moving`, or for other sources.
+    async fn find(
+        context: Context<'_>,
+        destination: &Remote,
+        moving: Option<&Found>,
+    ) -> anyhow::Result<Self> {
+        // A run that ended early has reserved the name: it is for the directory, and no place for it to go to. And a server without case finds the
+        // directory itself under its new name.
+        let is_free = |found: &Found| {
+            moving.is_some_and(|it| {
+                let is_itself = it.handle == found.handle && it.remote.name() != destination.name();
+                is_reservation(&found.metadata) || is_itself
+            })
+        };
         let taken = find_if_exists(context, destination).await?.filter(|found| !is_free(found));
         if let Some(found) = &taken {
             // A link that leads nowhere is a name like any other.

@@ -37,7 +37,7 @@ fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
     runtime.block_on(async {
         let mut config = DirectoryConfig::default();
         config.access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let server = serve(&arguments.directory, arguments.listen, config).await?;
+        let server = serve(&arguments.directory, config, arguments.listen, "--listen").await?;
         let address = server.local_addr();
         if !address.ip().is_loopback() {
             reporter.warning(format_args!(
@@ -53,11 +53,12 @@ fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
     })
 }
 
-/// Starts a server for a directory; it runs until it is dropped.
+/// Starts a server for a directory; it runs until it is dropped. The `option` takes another address.
 pub(super) async fn serve(
     path: &Path,
-    listen: SocketAddr,
     config: DirectoryConfig,
+    listen: SocketAddr,
+    option: &str,
 ) -> anyhow::Result<Server> {
     let directory = Directory::open(path, config).map_err(|error| local(path, &error))?;
     // Handles outlive a run; write verifiers, which say what may be lost, do not. Nobody can guess what shows that an
@@ -66,7 +67,7 @@ pub(super) async fn serve(
     let service = Service::new(ServiceConfig::default(), directory, seed, Instant::now())?;
     Server::bind(listen, service).await.map_err(|error| {
         let text =
-            format!("cannot listen on {listen}: {} (--listen takes another)", crate::error::io_text(&error));
+            format!("cannot listen on {listen}: {} ({option} takes another)", crate::error::io_text(&error));
         Failure::with(Exit::LocalIo, text)
     })
 }

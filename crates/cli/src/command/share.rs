@@ -3,7 +3,9 @@
 mod announce;
 mod control;
 mod kept;
+mod live;
 mod people;
+mod plain;
 mod sleep;
 mod web;
 
@@ -23,15 +25,19 @@ use self::{
     announce::Announced,
     control::Question,
     kept::{Kept, Run},
+    live::Live,
     people::{People, Person, clock_time},
+    plain::Plain,
     sleep::Sleep,
     web::Web,
 };
 use super::find::interfaces;
 use crate::{
     args::{OutputArgs, ShareArgs},
+    color::Color,
     error::{io_text, local, show},
     exit::{Exit, Failure},
+    progress::{Line, Progress},
     report::Reporter,
     shares::PORT,
     signals::ended,
@@ -40,7 +46,7 @@ use crate::{
     units,
 };
 
-/// How often it is looked whether the machine has slept.
+/// How often it is looked whether the machine has slept, and the state is shown.
 const SECOND: Duration = Duration::from_secs(1);
 
 pub(super) fn execute(arguments: &ShareArgs) -> Exit {
@@ -104,9 +110,19 @@ async fn share(
     let (share, events) = Share::bind(listen, Sharer::new(identity.clone(), &title, now))
         .await
         .map_err(|error| cannot_listen(listen, &error))?;
+    if !share.takes_streams() {
+        reporter.warning(format_args!(
+            "warning: another program has port {} over TCP: people whose network lets no UDP through cannot come (--listen takes another)",
+            share.local_addr().port()
+        ));
+    }
     let reached_at = |bound| addresses(bound, &interfaces(&arguments.interface));
     let web = match arguments.web {
         Some(listen) => Some(Web::bind(listen, &title, &identity, reached_at).await?),
+        None => None,
+    };
+    let plain = match arguments.plain {
+        Some(listen) => Some(Plain::bind(listen, directory, reached_at).await?),
         None => None,
     };
     let reachable = reached_at(share.local_addr());
@@ -116,13 +132,25 @@ async fn share(
     people.is_found = announced.is_sent;
     let until = clock_time(people.until().unwrap_or(until));
     let said = format!("sharing {} until {until}, read-only; Ctrl-C ends it\n", show(directory));
-    reporter.print((said + &people.invitations()).as_bytes())?;
+    let to_all = plain.as_ref().map_or_else(String::new, Plain::invitation);
+    reporter.print((said + &people.invitations() + &to_all).as_bytes())?;
     let questions = questions(directory, reporter);
-    let mut running = Running { people, announced, title, identity, kept, reporter, used: now };
+    let live = Live::default();
+    let mut running = Running { people, plain, announced, title, identity, kept, reporter, used: now, live };
+    if let Some(progress) = Progress::on_terminal(None, Color::Auto) {
+        reporter.show_progress(progress);
+    }
     running.keep();
-    let exit = running.until_its_end(arguments, ended, events, questions).await?;
-    let said = running.people.totals();
-    tokio::join!(running.announced.end(), running.people.end());
+    let exit = running.until_its_end(arguments, ended, events, questions).await;
+    reporter.close(false, "");
+    let exit = exit?;
+    let said = running.people.totals() + &running.plain.as_ref().map_or_else(String::new, Plain::line);
+    let plain = async {
+        if let Some(plain) = running.plain {
+            plain.end().await;
+        }
+    };
+    tokio::join!(running.announced.end(), running.people.end(), plain);
     if let Some(kept) = kept {
         kept.remove();
     }
@@ -133,6 +161,7 @@ async fn share(
 /// A share that runs.
 struct Running<'a> {
     people: People<'a>,
+    plain: Option<Plain>,
     announced: Announced,
     title: String,
     identity: Identity,
@@ -140,6 +169,7 @@ struct Running<'a> {
     reporter: &'a Reporter,
     /// When it began, or was changed last.
     used: Instant,
+    live: Live,
 }
 
 impl Running<'_> {
@@ -156,7 +186,7 @@ impl Running<'_> {
         let mut seconds = tokio::time::interval(SECOND);
         let mut is_over = self.people.share.members().is_empty();
         while !is_over {
-            let idle_at = |it: &Self| arguments.idle.map(|idle| it.last_use() + idle);
+            let idle_at = |it: &mut Self| arguments.idle.map(|idle| it.last_use() + idle);
             let due = idle_at(self);
             let idle = async {
                 match due {
@@ -174,7 +204,10 @@ impl Running<'_> {
                 }
                 Some(asker) = questions.recv() => self.take(asker).await?,
                 // Timers stop while the machine sleeps, and the time that was said does not.
-                _ = seconds.tick() => self.people.shorten(sleep.take()),
+                _ = seconds.tick() => {
+                    self.people.shorten(sleep.take());
+                    self.show();
+                }
                 () = idle => {
                     // Somebody may have been heard meanwhile.
                     if idle_at(self) <= Some(Instant::now()) {
@@ -188,9 +221,20 @@ impl Running<'_> {
         Ok(Exit::Done)
     }
 
+    /// Shows the state on a terminal.
+    fn show(&mut self) {
+        let Self { people, live, reporter, .. } = self;
+        reporter.show(|(width, _)| {
+            let now = Instant::now();
+            let left = people.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+            Line::plain(live.line(now, left, people.readers()), width)
+        });
+    }
+
     /// Returns when somebody has read or changed something last.
-    fn last_use(&self) -> Instant {
-        self.people.heard().map_or(self.used, |heard| heard.max(self.used))
+    fn last_use(&mut self) -> Instant {
+        let used = self.plain.as_mut().and_then(Plain::used);
+        self.people.heard().max(used).map_or(self.used, |heard| heard.max(self.used))
     }
 
     /// Does what somebody asks.
@@ -220,7 +264,8 @@ impl Running<'_> {
     fn list(&self) -> String {
         let until =
             self.people.until().map_or_else(String::new, |until| format!(" until {}", clock_time(until)));
-        format!("{}{until}\n{}", show(self.people.directory()), self.people.lines())
+        let to_all = self.plain.as_ref().map_or_else(String::new, Plain::line);
+        format!("{}{until}\n{}{to_all}", show(self.people.directory()), self.people.lines())
     }
 
     /// Keeps what the same command resumes, and tells others which codes there are.

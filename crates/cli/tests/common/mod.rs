@@ -269,12 +269,25 @@ pub(crate) fn as_user<I: IntoIterator<Item = impl AsRef<OsStr>>>(user: u32, argu
 
 /// Prepares `nfsw` with arguments.
 pub(crate) fn command<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
-    let mut command = Command::new(program());
-    command.args(arguments).stdin(Stdio::null());
-    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
-    command.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
-    // What whoever runs the tests has configured is not what is tested.
+    let mut command = isolated(program());
+    command.args(arguments);
     command
+}
+
+/// The same, with signals as in a terminal: under `nohup`, the tests ignore SIGHUP, and what they start does.
+pub(crate) fn with_default_signals<I: IntoIterator<Item = impl AsRef<OsStr>>>(arguments: I) -> Command {
+    let mut command = isolated("env");
+    command.arg("--default-signal").arg(program()).args(arguments);
+    command
+}
+
+/// A program without input, in an environment where nfsw finds nothing of the user who runs the tests.
+fn isolated(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .stdin(Stdio::null())
+        .env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"))
+        .env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"))
         .env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-config"))
         .env_remove("NFSW_OPTS");
     command

@@ -15,7 +15,7 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-use crate::common::{Server, command};
+use crate::common::{Server, with_default_signals};
 
 /// A mount of the root of a server with a cache of its own, gone when this is dropped.
 pub(crate) struct Mount {
@@ -118,7 +118,7 @@ fn launch(
     options: &[&str],
     variables: &[(&str, &Path)],
 ) -> Result<(Child, String), String> {
-    let mut process = command(["mount"])
+    let mut process = with_default_signals(["mount"])
         .arg("--cache")
         .arg(cache)
         .args(options)

@@ -23,6 +23,10 @@ const NOW: Duration = Duration::ZERO;
 pub(crate) struct Odd {
     /// It takes names that differ by case or by Unicode normalisation only for one, and keeps the first.
     pub(crate) folds: bool,
+    /// It lists a colon as another character, which it takes for one, as servers for Windows do.
+    pub(crate) lists_no_colon: bool,
+    /// All files have this mode, whatever they are given.
+    pub(crate) all_have: Option<u16>,
     /// It takes names for one that differ by digits only.
     pub(crate) ignores_digits: bool,
     /// It refuses to change modes, times and owners.
@@ -149,10 +153,22 @@ impl Odd {
         if self.folds
             && let Ok(text) = str::from_utf8(name)
         {
-            folded = text.to_lowercase().nfd().collect::<String>().into_bytes();
+            // Full case folding.
+            let folding = text.to_lowercase().to_uppercase().to_lowercase();
+            folded = folding.nfd().collect::<String>().into_bytes();
+        }
+        if self.lists_no_colon {
+            folded = self.listed(&folded);
         }
         folded.retain(|byte| !self.ignores_digits || !byte.is_ascii_digit());
         folded
+    }
+
+    fn listed(&self, name: &[u8]) -> Vec<u8> {
+        match str::from_utf8(name) {
+            Ok(text) if self.lists_no_colon => text.replace(':', "\u{f022}").into_bytes(),
+            _ => name.to_vec(),
+        }
     }
 
     fn kept(&self, time: SystemTime) -> SystemTime {
@@ -174,7 +190,7 @@ impl Files {
         (1..nodes.len()).find(|&at| is_it(&nodes[at])).map(|at| at as u64 + 1)
     }
 
-    fn attributes(nodes: &[Node], number: u64) -> FileAttr {
+    fn attributes(&self, nodes: &[Node], number: u64) -> FileAttr {
         let node = &nodes[number as usize - 1];
         let size = node.content.as_ref().map_or(0, Vec::len) as u64;
         FileAttr {
@@ -186,8 +202,8 @@ impl Files {
             ctime: node.modified,
             crtime: node.modified,
             kind: if node.content.is_some() { FileType::RegularFile } else { FileType::Directory },
-            perm: node.mode,
-            nlink: 1,
+            perm: self.odd.all_have.unwrap_or(node.mode),
+            nlink: if node.content.is_some() { 1 } else { 2 },
             uid: 0,
             gid: 0,
             rdev: 0,
@@ -210,7 +226,7 @@ impl Files {
         let modified = self.odd.kept(SystemTime::now());
         let (name, mode) = (name.as_bytes().to_vec(), (mode & 0o7777) as u16);
         nodes.push(Node { parent: parent.0, name, content, modified, mode, is_there: true });
-        Ok(Self::attributes(&nodes, nodes.len() as u64))
+        Ok(self.attributes(&nodes, nodes.len() as u64))
     }
 
     fn remove(&self, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -232,13 +248,13 @@ impl Filesystem for Files {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let nodes = self.nodes();
         match self.find(&nodes, parent, name) {
-            Some(number) => reply.entry(&NOW, &Self::attributes(&nodes, number), Generation(0)),
+            Some(number) => reply.entry(&NOW, &self.attributes(&nodes, number), Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&NOW, &Self::attributes(&self.nodes(), number.0));
+        reply.attr(&NOW, &self.attributes(&self.nodes(), number.0));
     }
 
     fn setattr(
@@ -279,7 +295,7 @@ impl Filesystem for Files {
             };
             node.modified = self.odd.kept(time);
         }
-        reply.attr(&NOW, &Self::attributes(&nodes, number.0));
+        reply.attr(&NOW, &self.attributes(&nodes, number.0));
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
@@ -412,7 +428,8 @@ impl Filesystem for Files {
                 continue;
             }
             let kind = if node.content.is_some() { FileType::RegularFile } else { FileType::Directory };
-            if reply.add(INodeNo(at as u64 + 1), at as u64 + 1, kind, OsStr::from_bytes(&node.name)) {
+            let name = self.odd.listed(&node.name);
+            if reply.add(INodeNo(at as u64 + 1), at as u64 + 1, kind, OsStr::from_bytes(&name)) {
                 break;
             }
         }

@@ -264,7 +264,212 @@ fn a_second_copy_in_place_to_one_name_on_a_server_is_refused() {
     copies(&["cp", "--inplace", text(&file), &to]);
 }
 
-/// Opening a file that its owner has leased waits for them, or fails (fcntl(2)).
+/// Leases a file for so many seconds: opening it waits for who has leased it, or fails (fcntl(2)).
+#[cfg(target_os = "linux")]
+fn lease(path: &Path, seconds: f32) -> Child {
+    let script = "import fcntl, signal, sys, time; signal.signal(23, signal.SIG_IGN); file = open(sys.argv[1], 'r+'); \
+                  fcntl.fcntl(file, fcntl.F_SETSIG, 23); fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK); \
+                  print('leased', flush=True); time.sleep(float(sys.argv[2]))";
+    let mut holder = Command::new("python3");
+    holder.args(["-c", script]).arg(path).arg(seconds.to_string());
+    let mut holder = holder.stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(common::first_line(&mut holder), "leased\n");
+    holder
+}
+
+/// A file server beside it, say, which gives a file back to whoever else wants it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_leased_source_is_waited_for() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("tree")).unwrap();
+    fs::write(server.path("tree/superfluous"), "old").unwrap();
+    let file = here.path().join("file");
+    fs::write(&file, noise(SIZE / 4)).unwrap();
+    fs::write(here.path().join("other"), "new").unwrap();
+    let mut holder = lease(&file, 2.0);
+    let output = command(["sync", "--delete", text(here.path()), &server.url("/tree")]).output().unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(names(&server.path("tree")), ["file", "other"]);
+    assert!(fs::read(server.path("tree/file")).unwrap() == noise(SIZE / 4));
+}
+
+/// About nobody by number.
+#[cfg(target_os = "linux")]
+const ALL: u32 = u32::MAX;
+
+/// Entries of an access list by which a user may read and write, and the group nothing: tags, permissions and numbers (acl(5)).
+#[cfg(target_os = "linux")]
+const NAMED: [(u16, u16, u32); 5] = [(1, 6, ALL), (2, 6, 1234), (4, 0, ALL), (16, 6, ALL), (32, 0, ALL)];
+
+#[cfg(target_os = "linux")]
+fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let entries = entries
+        .iter()
+        .flat_map(|(tag, may, id)| [&tag.to_le_bytes()[..], &may.to_le_bytes(), &id.to_le_bytes()].concat());
+    [2, 0, 0, 0].into_iter().chain(entries).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn set_acl(path: &Path, which: &str, list: &[u8]) {
+    let name = format!("system.posix_acl_{which}");
+    rustix::fs::setxattr(path, name, list, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+fn permissions(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o777
+}
+
+/// The group of a file with an access list may do less than the group's bits of its mode say (acl(5)).
+#[cfg(target_os = "linux")]
+#[test]
+fn an_access_list_gives_a_group_nothing_and_is_kept_where_it_can_be() {
+    let of = |path: &Path| {
+        let mut bytes = [0; 1000];
+        let length = rustix::fs::getxattr(path, "system.posix_acl_access", &mut bytes).ok()?;
+        Some(bytes[..length].to_vec())
+    };
+    let (mode, named) = (permissions, acl(&NAMED));
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let (kept, narrowed, plain) =
+        (here.path().join("kept"), here.path().join("narrowed"), here.path().join("plain"));
+    let open = here.path().join("open");
+    for path in [&kept, &narrowed] {
+        fs::write(path, "old").unwrap();
+        set_acl(path, "access", &named);
+        assert_eq!(mode(path), 0o660);
+    }
+    // In another group than the copy gets, so that the list is about others.
+    chown(&narrowed, None, Some(4321)).unwrap();
+    fs::write(&plain, "old").unwrap();
+    // What is made in the directory gets a list, and what is replaced has none.
+    let default = acl(&[(1, 7, ALL), (2, 7, 1234), (4, 5, ALL), (16, 7, ALL), (32, 0, ALL)]);
+    set_acl(here.path(), "default", &default);
+    for name in ["kept", "narrowed", "plain", "open"] {
+        fs::write(server.path(name), noise(SIZE)).unwrap();
+        set_mode(&server.path(name), 0o666);
+        let target = here.path().join(name);
+        let output = command(["cp", &server.url(&format!("/{name}")), text(&target)]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(fs::read(&target).unwrap() == noise(SIZE));
+    }
+    assert_eq!((of(&kept), mode(&kept)), (Some(named), 0o660));
+    assert_eq!((of(&narrowed), mode(&narrowed)), (None, 0o600));
+    assert_eq!((of(&plain), mode(&plain)), (None, 0o644));
+    // The list of the directory lets no others read what is new.
+    assert_eq!(mode(&open) & 0o007, 0, "{:o}", mode(&open));
+    // With -p a copy has the permissions of its source, and not those of a list as well.
+    fs::create_dir(server.path("tree")).unwrap();
+    fs::write(server.path("tree/file"), "x").unwrap();
+    for (name, wanted) in [("tree", 0o750), ("tree/file", 0o640)] {
+        set_mode(&server.path(name), wanted);
+    }
+    for options in [&["cp", "-rpT"][..], &["cp", "-rpT", "--inplace"], &["sync"]] {
+        let tree = here.path().join("tree");
+        let copy = || {
+            let output = command([options, &[&server.url("/tree"), text(&tree)]].concat()).output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            assert_eq!((of(&tree), mode(&tree)), (None, 0o750), "{options:?}");
+            assert_eq!((of(&tree.join("file")), mode(&tree.join("file"))), (None, 0o640), "{options:?}");
+        };
+        copy();
+        // Nor do others in a list get what its mask has kept from them.
+        set_acl(
+            &tree.join("file"),
+            "access",
+            &acl(&[(1, 6, ALL), (2, 6, 1234), (4, 0, ALL), (16, 0, ALL), (32, 0, ALL)]),
+        );
+        copy();
+        fs::write(tree.join("made"), "x").unwrap();
+        assert_eq!(of(&tree.join("made")), None, "what is made in it later has no list of the one above");
+        fs::remove_dir_all(&tree).unwrap();
+    }
+}
+
+/// A server has modes alone: what only the list gives to some is given to nobody there, and what it keeps from some is kept from all.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_access_list_is_no_mode_of_a_copy_on_a_server() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    let tree = here.path().join("tree");
+    fs::create_dir_all(tree.join("directory")).unwrap();
+    let kept_out = acl(&[(1, 6, ALL), (2, 0, 1234), (4, 4, ALL), (16, 4, ALL), (32, 4, ALL)]);
+    for (name, list) in [("file", acl(&NAMED)), ("kept_out", kept_out)] {
+        fs::write(tree.join(name), noise(SIZE)).unwrap();
+        set_acl(&tree.join(name), "access", &list);
+    }
+    fs::hard_link(tree.join("file"), tree.join("linked")).unwrap();
+    let directory = acl(&[(1, 7, ALL), (2, 7, 1234), (4, 0, ALL), (16, 7, ALL), (32, 0, ALL)]);
+    set_acl(&tree.join("directory"), "access", &directory);
+    for arguments in
+        [&["cp", "-rT"][..], &["cp", "-aT"], &["cp", "-rT", "--inplace"], &["sync"], &["sync"], &["sync"]]
+    {
+        let target = server.path(arguments[0]);
+        if arguments[0] == "cp" {
+            let _ = fs::remove_dir_all(&target);
+        }
+        let output =
+            command([arguments, &[text(&tree), &server.url(&format!("/{}", arguments[0]))]].concat())
+                .output()
+                .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        for (name, mode) in [("file", 0o600), ("linked", 0o600), ("kept_out", 0o600), ("directory", 0o700)] {
+            assert_eq!(permissions(&target.join(name)), mode, "{arguments:?} {name}");
+        }
+    }
+    // Nothing of it is done again.
+    let output = command(["sync", "-v", text(&tree), &server.url("/sync")]).output().unwrap();
+    assert!(
+        output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("file"),
+        "{output:?}"
+    );
+}
+
+/// Whatever becomes of a source between its listing and its turn.
+#[test]
+fn a_source_that_is_closed_meanwhile_gives_no_open_copy() {
+    let (server, other, here) = (Server::start(), Server::start(), tempfile::tempdir().unwrap());
+    fs::create_dir(server.path("tree")).unwrap();
+    for tree in [here.path(), &server.path("tree")] {
+        fs::write(tree.join("a"), noise(SIZE)).unwrap();
+    }
+    let sources = [
+        (text(here.path()).to_owned(), here.path().join("zz")),
+        (server.url("/tree"), server.path("tree/zz")),
+    ];
+    for (options, (source, file)) in
+        [(&["--inplace"][..], &sources[0]), (&[], &sources[0]), (&[], &sources[1])]
+    {
+        fs::write(file, "public").unwrap();
+        set_mode(file, 0o644);
+        let directory = file.with_file_name("zzz");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("file"), "x").unwrap();
+        set_mode(&directory, 0o755);
+        let _ = fs::remove_dir_all(other.path("copy"));
+        let target = other.url("/copy");
+        let slowly = [&["cp", "-rT", "-j1", "--bwlimit", "16Mbit"][..], options, &[source, &target]].concat();
+        let mut copying = command(slowly).spawn().unwrap();
+        until("it copies the first file", || {
+            fs::read_dir(other.path("copy")).is_ok_and(|names| names.count() > 0)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        fs::write(file, "secret").unwrap();
+        set_mode(file, 0o600);
+        set_mode(&directory, 0o700);
+        assert!(copying.wait().unwrap().success());
+        assert_eq!(permissions(&other.path("copy/zzz")), 0o700, "{source} {options:?}");
+        let copy = other.path("copy/zz");
+        assert_eq!(
+            (fs::read_to_string(&copy).unwrap(), permissions(&copy)),
+            ("secret".to_owned(), 0o600),
+            "{source} {options:?}"
+        );
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_leased_file_under_the_name_of_a_journal_is_in_nobodys_way() {
@@ -275,17 +480,7 @@ fn a_leased_file_under_the_name_of_a_journal_is_in_nobodys_way() {
         let journal = place.path().join(journal_of(NOBODY, "file"));
         fs::write(&journal, "planted").unwrap();
         set_mode(&journal, 0o666);
-        let script = "import fcntl, sys, time; file = open(sys.argv[1], 'r+'); \
-                      fcntl.fcntl(file, fcntl.F_SETSIG, 23); fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK); \
-                      print('leased', flush=True); time.sleep(60)";
-        let script = format!("import signal; signal.signal(23, signal.SIG_IGN); {script}");
-        let mut holder = Command::new("python3")
-            .args(["-c", &script])
-            .arg(&journal)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(common::first_line(&mut holder), "leased\n");
+        let mut holder = lease(&journal, 60.0);
         let target = place.path().join("file");
         let begun = std::time::Instant::now();
         let output =

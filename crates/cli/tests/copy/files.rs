@@ -204,7 +204,7 @@ fn a_name_with_a_slash_at_its_end_is_removed_only_if_it_is_a_directory() {
 fn what_is_copied_to_a_server_is_not_too_deep_to_be_removed() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     fs::create_dir_all(here.path().join("d/".repeat(520))).unwrap();
-    let error = fails(1, ["cp", "-r", here.path().to_str().unwrap(), &server.url("/copy")]);
+    let error = fails(1, ["cp", "-rq", here.path().to_str().unwrap(), &server.url("/copy")]);
     assert!(error.contains("directories within directories, more than 512 deep"), "{error}");
     ok(["rm", "-r", &server.url("/copy")]);
     assert!(names(server.root.path()).is_empty());

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{Read, Seek},
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -182,6 +183,40 @@ fn a_signal_ends_a_copy_to_a_file_system_that_does_not_respond() {
     }
 }
 
+/// What waits for a server waits for a file system of this machine too: not silently, and not for longer than it may.
+#[test]
+fn a_file_system_that_does_not_respond_is_given_up_after_the_timeout() {
+    let server = Server::start();
+    write(server.root.path(), "file", &noise(300 << 10));
+    for options in [&["--timeout", "6s"][..], &["--timeout", "6s", "--inplace"], &["--deadline", "6s", "-q"]]
+    {
+        let place = Mounted::new(Odd { hangs: true, ..Odd::default() });
+        let (source, target) = (server.url("/file"), place.text("copy"));
+        let words = [&["cp", &source, &target], options].concat();
+        // Not a pipe: the process that hangs would hold its end open.
+        let mut lines = tempfile::tempfile().unwrap();
+        let mut copy = command(words).stderr(lines.try_clone().unwrap()).spawn().unwrap();
+        place.wait_until_it_hangs();
+        // The command ends before it is answered.
+        let status = copy.wait().unwrap();
+        place.go_on();
+        let mut said = String::new();
+        lines.rewind().unwrap();
+        lines.read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(5), "{options:?}: {said}");
+        let gave_up = said.lines().last().unwrap_or_default();
+        assert!(gave_up.starts_with("nfsw: gave up") && gave_up.contains("; run again: nfsw cp "), "{said}");
+        // It is not the server's fault.
+        assert!(
+            gave_up.contains("a file system of this machine") || options.contains(&"--deadline"),
+            "{said}"
+        );
+        let is_told =
+            said.contains("still waiting (Ctrl-C stops") || said.contains("still trying (Ctrl-C stops");
+        assert_eq!(is_told, !options.contains(&"-q"), "{said}");
+    }
+}
+
 /// Files of other machines, and those on a disk that fails, say only then that something is lost.
 #[test]
 fn what_fails_when_a_file_is_closed_or_flushed_gets_no_name() {
@@ -210,6 +245,32 @@ fn what_fails_when_a_file_is_closed_or_flushed_gets_no_name() {
     }
 }
 
+/// What a command prints goes to such a disk, too.
+#[test]
+fn what_fails_when_standard_output_is_closed_is_told() {
+    let server = Server::start();
+    write(server.root.path(), "file", b"x");
+    let place =
+        Mounted::new(Odd { fails: [Some(rustix::io::Errno::NOSPC.raw_os_error()), None], ..Odd::default() });
+    for words in [&["ls"][..], &["ls", "--json"], &["df"], &["cat"]] {
+        let output = File::create(place.join("listing")).unwrap();
+        let url = server.url(if words[0] == "cat" { "/file" } else { "/" });
+        let output = command([words, &[&url]].concat()).stdout(output).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(7), "{words:?}: {said}");
+        assert!(
+            said.starts_with("nfsw: standard output: no space left") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+    // What changes something has done so.
+    let output = File::create(place.join("listing")).unwrap();
+    let words = ["mkdir", "-v", &server.url("/new")];
+    let output = command(words).stdout(output).output().unwrap();
+    let said = stderr(&output);
+    assert!(server.path("new").is_dir() && said.contains("standard output: no space left"), "{said}");
+}
+
 #[test]
 fn sync_deletes_no_file_that_has_its_name_in_another_case() {
     let server = Server::start();
@@ -222,6 +283,99 @@ fn sync_deletes_no_file_that_has_its_name_in_another_case() {
         ok(["sync", "--delete", "--force", &server.url("/tree"), &place.text("copy")]);
         assert_eq!(fs::read(place.join("copy/readme")).unwrap(), b"same");
         assert_eq!(names(&place.join("copy")).len(), 1);
+    }
+}
+
+#[test]
+fn sync_deletes_no_directory_whose_name_has_another_case_now() {
+    for (new, is_file_new) in [("photos", false), ("photos", true), ("PHOTOS", true)] {
+        let server = Server::start();
+        write(&server.path("tree/Photos/2024"), "p1", b"1");
+        write(&server.path("tree/Photos/2024"), "p2", b"2");
+        let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+        let arguments = ["sync", "--delete", "--force", &server.url("/tree"), &place.text("copy")];
+        ok(arguments);
+        fs::rename(server.path("tree/Photos"), server.path(&format!("tree/{new}"))).unwrap();
+        if is_file_new {
+            write(&server.path(&format!("tree/{new}")), "p3", b"3");
+        }
+        for _ in 0..2 {
+            let _ = command(arguments).output().unwrap();
+            assert_eq!(fs::read(place.join("copy/Photos/2024/p1")).unwrap(), b"1");
+            assert_eq!(fs::read(place.join("copy/Photos/2024/p2")).unwrap(), b"2");
+            assert_eq!(place.join("copy/Photos/p3").exists(), is_file_new);
+        }
+    }
+}
+
+/// What is unchanged is found under its name, and listed under another one.
+#[test]
+fn sync_deletes_nothing_that_is_listed_under_another_name() {
+    let folds = Odd { folds: true, ..Odd::default() };
+    let lists_no_colon = Odd { lists_no_colon: true, ..Odd::default() };
+    for (odd, [name, now]) in [(folds, ["STRAẞE", "strasse"]), (lists_no_colon, ["a:b", "a:b"])] {
+        let server = Server::start();
+        write(&server.path("tree").join(name), "file", b"content");
+        write(&server.path("tree"), name.split_at(1).0, b"content");
+        let place = Mounted::new(odd);
+        let arguments = ["sync", "--delete", &server.url("/tree"), &place.text("copy")];
+        ok(["sync", &server.url("/tree"), &place.text("copy")]);
+        if name != now {
+            fs::rename(server.path("tree").join(name), server.path("tree").join(now)).unwrap();
+        }
+        fs::write(place.join("copy/surplus"), b"").unwrap();
+        for option in [None, Some("--dry-run")] {
+            let output = command(arguments.into_iter().chain(option)).output().unwrap();
+            let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() != said.contains("nothing is deleted"), "{said}");
+            assert!(!said.contains("would delete copy/S"), "{said}");
+            assert_eq!(fs::read(place.join("copy").join(now).join("file")).unwrap(), b"content", "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_tree_is_resumed_where_all_files_have_one_mode() {
+    let server = Server::start();
+    for number in 0..20 {
+        write(&server.path("tree"), &number.to_string(), &[number; 200_000]);
+    }
+    let place = Mounted::new(Odd { all_have: Some(0o777), ..Odd::default() });
+    let (state, target) = (tempfile::tempdir().unwrap(), place.text("copy"));
+    let copy = |options: &[&str]| {
+        let mut copy = command([&["cp", "-r"][..], options, &[&server.url("/tree"), &target]].concat());
+        copy.env("XDG_STATE_HOME", state.path());
+        copy
+    };
+    let mut killed = copy(&["--bwlimit", "8Mbit"]).spawn().unwrap();
+    common::until("it copies", || fs::read_dir(place.join("copy")).is_ok_and(|names| names.count() > 4));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let output = copy(&[]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    common::assert_same_tree(&server.path("tree"), &place.join("copy"), false);
+}
+
+#[test]
+fn of_two_names_in_two_shards_that_would_become_one_file_the_second_is_refused() {
+    let server = Server::start();
+    for number in 0..8 {
+        write(&server.path("tree"), &format!("FILE{number}"), b"upper");
+        write(&server.path("tree"), &format!("file{number}"), b"lower");
+    }
+    for words in [&["cp", "-rT"][..], &["sync"]] {
+        let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+        let (source, target) = (server.url("/tree"), place.text("copy"));
+        let shard =
+            |shard| command([words, &["--shard", shard, &source, &target]].concat()).output().unwrap();
+        let (first, second) = (shard("1/2"), shard("2/2"));
+        let said = stderr(&first) + &stderr(&second);
+        let refused = said.matches("the destination takes this name for that of").count();
+        assert_eq!(refused + fs::read_dir(place.join("copy")).unwrap().count(), 16, "{said}");
+        assert_eq!(second.status.code(), Some(1), "{said}");
+        // What a shard has copied stays its own when it runs again.
+        let again = shard("1/2");
+        assert_eq!(again.status.code(), first.status.code(), "{}", stderr(&again));
     }
 }
 

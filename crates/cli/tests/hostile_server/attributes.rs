@@ -74,3 +74,25 @@ fn an_update_knows_its_own_copies_again_on_servers_with_coarse_times() {
         assert_eq!(counts(&third)["done"], 1, "{}", third.stderr);
     }
 }
+
+/// Numbers of files identify nothing on servers that give all of them one.
+#[test]
+fn names_of_one_file_are_not_taken_for_each_other_by_a_number_that_all_files_have() {
+    for options in [&["sync"][..], &["sync", "--delete"], &["sync", "-c"], &["sync", "--verify"]] {
+        let trial = Trial::new(Reply(|c, r| attributes(c, r, |it| it.fileid = 0)));
+        let (here, there) = (trial.path("here/names"), trial.path("served/up"));
+        for place in [&here, &there] {
+            fs::create_dir(place).unwrap();
+        }
+        fs::write(here.join("a"), "new content").unwrap();
+        fs::hard_link(here.join("a"), here.join("b")).unwrap();
+        for name in ["a", "b"] {
+            fs::write(there.join(name), "old").unwrap();
+        }
+        let run = trial.run(&[options, &["names", "{up}"]].concat());
+        assert_eq!(run.code, Some(0), "{options:?}: {}", run.stderr);
+        for name in ["a", "b"] {
+            assert_eq!(fs::read_to_string(there.join(name)).unwrap(), "new content", "{options:?} {name}");
+        }
+    }
+}

@@ -74,8 +74,12 @@ fn people_are_let_in_stopped_and_let_in_again_while_it_runs() {
     assert!(list(&carol, &of_carol).status.success());
     let refused = list(&boss, &of_boss);
     assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    // A name alone is the person that was meant before, with what was meant.
     let of_boss = place(&ok(state, &["--allow", "boss", "--for", "1h"]));
-    assert!(list(&boss, &of_boss).status.success());
+    assert_eq!(list(&boss, &of_boss).stdout, b"file\n");
+    ok(state, &["--stop", "boss"]);
+    let of_boss = place(&ok(state, &["--allow", "boss=", "--for", "1h"]));
+    assert_eq!(list(&boss, &of_boss).stdout, b"documents\ntrip\n");
     // Others are not asked, and what is left of it goes with it.
     assert_eq!(again.signal(Signal::INT), 130);
     assert!(fails(state, 4, &["--extend", "1h"]).contains("nothing is shared"));

@@ -10,6 +10,7 @@ mod mounts;
 mod nearby;
 #[path = "../common/network.rs"]
 mod network;
+mod plain;
 #[path = "../common/terminal.rs"]
 mod terminal;
 mod web;
@@ -289,15 +290,22 @@ fn what_killed_shares_have_left_goes_when_their_time_is_over() {
     for (place, time) in places.iter().zip(["2s", "1h"]) {
         Shared::start(place.path(), state.path(), &["--for", time]).signal(Signal::KILL);
     }
-    let kept = || {
-        let names = fs::read_dir(state.path().join("nfsw/shared")).unwrap().map(|it| it.unwrap().file_name());
-        names.filter(|name| !name.to_str().unwrap().ends_with(".lock")).count()
+    let shared = state.path().join("nfsw/shared");
+    let all = || {
+        let names = fs::read_dir(&shared).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.ends_with(".lock")).collect::<Vec<_>>()
     };
+    // A share that is killed while it writes leaves what it has begun.
+    let kept = || all().iter().filter(|name| !name.starts_with('.')).count();
     assert_eq!(kept(), 2);
+    let begun =
+        shared.join(format!(".{}.nfsw-part-0", all().iter().find(|name| !name.starts_with('.')).unwrap()));
+    fs::write(&begun, "keys").unwrap();
     until("one of them is over, and another share sees that", || {
         drop(Shared::start(places[2].path(), state.path(), &[]));
         kept() == 2
     });
+    assert!(!begun.exists());
     let again = Shared::start(places[1].path(), state.path(), &["--for", "1h"]);
     assert!(Receiver::new().ok(&["ls", &format!("{}:/", again.place(""))]).contains("trip"));
 }

@@ -2,17 +2,18 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::Path,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::{
     Shared, at,
-    common::{assert_same_tree, first_line, stderr, until},
+    common::{assert_same_tree, first_line, noise, stderr, until},
     network::{Machine, Neighbours},
     photos,
 };
@@ -232,6 +233,13 @@ fn a_stranger_with_the_number_gets_one_guess_for_each_command() {
     );
 }
 
+/// Gives a machine the address 10.9.0.51 instead of 10.9.0.1.
+fn move_away(person: &Person<'_>) {
+    person.machine.run(
+        "ip addr add 10.9.0.51/24 dev eth0 && ip addr del 10.9.0.1/24 dev eth0; ip addr replace 10.9.0.51/24 dev eth0",
+    );
+}
+
 #[test]
 fn a_share_whose_address_changes_is_found_at_the_new_one() {
     let (network, photos) = (Neighbours::start(2), photos());
@@ -239,7 +247,7 @@ fn a_share_whose_address_changes_is_found_at_the_new_one() {
     let shared = host.share(photos.path(), &["--to", "sophia", "--to", "boss"]);
     let [(sophia, _), (boss, _)] = [" for sophia", " for boss"].map(|person| code(&shared, person));
     assert!(guest.ok(&["ls", &format!("{sophia}:/")]).contains("trip"));
-    host.machine.run("ip addr add 10.9.0.51/24 dev eth0 && ip addr del 10.9.0.1/24 dev eth0; ip addr replace 10.9.0.51/24 dev eth0");
+    move_away(&host);
     until("it is announced there", || guest.addresses(&["--for", "1s"]) == ["10.9.0.51:7049"]);
     // Who was there is led there, too, from the address that is kept.
     for code in [sophia, boss] {
@@ -247,6 +255,98 @@ fn a_share_whose_address_changes_is_found_at_the_new_one() {
         assert!(guest.ok(&["ls", &format!("{code}:/")]).contains("trip"));
         assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
+}
+
+/// Whoever has typed the address is led on as well as whoever has typed the code alone.
+#[test]
+fn copies_under_way_follow_a_share_to_another_address() {
+    let (network, photos) = (Neighbours::start(2), photos());
+    fs::write(photos.path().join("film"), noise(16 << 20)).unwrap();
+    let [host, guest] = [0, 1].map(|at| Person::at(&network.machines[at]));
+    let shared = host.share(photos.path(), &["--to", "sophia", "--to", "boss"]);
+    let (sophia, boss) = (code(&shared, " for sophia").0, shared.place(" for boss"));
+    let copies = [(sophia, "by-code"), (boss, "by-address")].map(|(place, name)| {
+        let mut copying =
+            guest.nfsw(&["cp", "--bwlimit", "4M", &format!("{place}:/film"), &guest.path(name)]);
+        (copying.stderr(Stdio::piped()).spawn().unwrap(), name)
+    });
+    let begun =
+        |name: &str| fs::metadata(guest.path(&format!(".{name}.nfsw-part"))).is_ok_and(|it| it.blocks() > 0);
+    until("both copies have begun", || copies.iter().all(|(_, name)| begun(name)));
+    move_away(&host);
+    assert!(
+        copies.iter().all(|(_, name)| !Path::new(&guest.path(name)).exists()),
+        "the address changed too late"
+    );
+    let moved = Instant::now();
+    for (copying, name) in copies {
+        let output = copying.wait_with_output().unwrap();
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
+        assert!(fs::read(guest.path(name)).unwrap() == fs::read(photos.path().join("film")).unwrap());
+    }
+    // It is looked for after 10 s, and once more 10 s later if it was not announced yet; half a copy takes 4 s.
+    assert!(moved.elapsed() < Duration::from_secs(30), "{:?}", moved.elapsed());
+}
+
+/// Whoever is asked for the address of a name says nothing.
+#[test]
+fn a_mount_whose_name_is_looked_up_in_vain_ends_when_it_is_told_to() {
+    const NAME_SERVER: &str = r#"$socket = IO::Socket::INET->new(Proto => "udp", LocalAddr => "127.0.0.1:53") or die;
+        $| = 1; print "ready\n"; sleep 1000"#;
+    let machine = Machine::start();
+    let person = Person::at(&machine);
+    fs::write(person.path("resolv.conf"), "nameserver 127.0.0.1\n".repeat(3)).unwrap();
+    machine.run(&format!("mount --bind {} /etc/resolv.conf", person.path("resolv.conf")));
+    let mut silent = person.command("perl");
+    silent.args(["-MIO::Socket::INET", "-e", NAME_SERVER]).stdout(Stdio::piped());
+    let mut silent = silent.spawn().unwrap();
+    assert_eq!(first_line(&mut silent), "ready\n");
+    let directory = person.path("view");
+    fs::create_dir(&directory).unwrap();
+    for directory in [Some(&directory), None] {
+        let mut mounting = person.command(env!("CARGO_BIN_EXE_nfsw"));
+        mounting.args(["mount", "7-velvet-cactus@nas.example.org:/"]).args(directory).stderr(Stdio::null());
+        let mut mounting = mounting.spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(mounting.try_wait().unwrap().is_none(), "the name is looked up");
+        kill_process(Pid::from_child(&mounting), Signal::TERM).unwrap();
+        let told = Instant::now();
+        assert!(!mounting.wait().unwrap().success());
+        assert!(told.elapsed() < Duration::from_secs(2), "{:?}", told.elapsed());
+    }
+    silent.kill().unwrap();
+    silent.wait().unwrap();
+}
+
+/// Whoever sends records of services that nobody looks for has them kept for as long as they say.
+#[test]
+fn what_strangers_send_takes_little_memory_and_the_share_is_found_still() {
+    const FLOOD: &str = r#"use Socket; socket(S, PF_INET, SOCK_DGRAM, 0) or die; bind(S, sockaddr_in(5353, INADDR_ANY)) or die;
+        my $to = sockaddr_in(5353, inet_aton("224.0.0.251"));
+        for my $packet (1..16000) {
+            my $message = pack("n6", 0, 0x8400, 0, 15, 0, 0);
+            for my $record (1..15) {
+                $message .= pack("(C/a)4 C n2 N n4 (C/a)2 C", "printer-on-floor-$packet-room-$record", "_ipp", "_tcp", "local", 0,
+                    33, 0x8001, 4500, 15, 0, 0, 631, "h", "local", 0);
+            }
+            send(S, $message, 0, $to) or die;
+            select(undef, undef, undef, 0.001);
+        }"#;
+    let (network, photos) = (Neighbours::start(3), photos());
+    let [host, stranger, guest] = [0, 1, 2].map(|at| Person::at(&network.machines[at]));
+    let shared = host.share(photos.path(), &[]);
+    let memory = || -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", shared.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+    };
+    let before = memory();
+    stranger.machine.run("ip route add 224.0.0.0/4 dev eth0");
+    let sent = stranger.command("perl").args(["-e", FLOOD]).stderr(Stdio::piped()).output().unwrap();
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let grown = memory() - before;
+    assert!(grown < 64, "from {before} MiB by {grown} MiB");
+    until("it is found", || guest.addresses(&["--for", "1s"]) == ["10.9.0.1:7049"]);
 }
 
 #[test]

@@ -103,6 +103,23 @@ fn somebody_with_a_browser_reads_the_same_files_until_the_end() {
     assert!(!has(state.path(), &boss.secret), "no secret is kept");
 }
 
+#[test]
+fn a_share_is_not_idle_while_a_browser_reads() {
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    fs::write(photos.path().join("film"), noise(5_000_000)).unwrap();
+    let mut shared = Shared::start(photos.path(), state.path(), &["--idle", "2s", "--web=127.0.0.1:0"]);
+    let browser = Browser::all(&shared, 1).remove(0);
+    browser.enter();
+    browser.ok(&["--limit-rate", "1M", "-o", "film"], "/files/film");
+    assert!(fs::read(browser.place.path().join("film")).unwrap() == noise(5_000_000));
+    until("nobody reads any more", || shared.process.try_wait().unwrap().is_some());
+    let said = shared.said();
+    assert!(said.contains("nobody has read anything for 2 s"), "{said}");
+    let read = said.lines().find_map(|line| line.strip_prefix("the receiver read ")).unwrap();
+    let read: u64 = read.strip_suffix(" bytes").unwrap().parse().unwrap();
+    assert!((5_000_000..5_100_000).contains(&read), "{said}");
+}
+
 /// Whether the system still sends from a port of this machine, for a process or after its end.
 fn has_connections(port: u16) -> bool {
     const HAVE_ENDED: &str = "06"; // TIME_WAIT

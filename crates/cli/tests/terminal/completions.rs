@@ -115,6 +115,7 @@ fn check(user: &User, terminal: &mut Terminal) {
             &["curve", "--room", "paper-1997", "--arq", "stop-and-wait"],
         ),
         ("nfsw curve --figure 1997-5,1995-table-2\t", &["curve", "--figure", "1997-5,1995-table-2"]),
+        ("nfsw find --inter\tlo\t", &["find", "--interface", "lo"]),
         ("nfsw exp\tfilese\t", &["exports", "fileserver"]),
         // A server that is not there costs the user nothing but the wait.
         ("nfsw ls no-such-host.invalid:/x\t", &["ls", "no-such-host.invalid:/x"]),

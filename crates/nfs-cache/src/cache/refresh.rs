@@ -51,6 +51,6 @@ impl<S: Store> Cache<S> {
         };
         let sent =
             self.calls.iter().filter(is_short).filter_map(|(_, call)| call.sent.filter(|_| may_answer));
-        sent.map(|sent| self.server.silent_at(sent.at)).min()
+        sent.filter_map(|sent| self.server.silent_at(sent.at)).min()
     }
 }

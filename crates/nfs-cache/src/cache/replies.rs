@@ -161,6 +161,11 @@ impl<S: Store> Cache<S> {
     fn begin_listing_again(&mut self, call: &Call) {
         self.abandon_question(&call.question);
         let Question::Page(handle) = call.question else { return };
+        let node = self.tree.objects.node(&handle);
+        let object = node.and_then(|node| self.tree.objects.get_mut(node));
+        if let Some(directory) = object.and_then(Object::directory_mut) {
+            directory.moved = true;
+        }
         let earliest = self.calls.next();
         for &operation in &call.waiters {
             self.operations.entry(operation).and_modify(|it| it.rounds += 1);
@@ -561,9 +566,10 @@ impl<S: Store> Cache<S> {
         let Some(handle) = self.handle(node) else { return };
         let (next, now) = (self.calls.next(), self.tree.now());
         let Some(directory) = self.tree.objects.get_mut(node).and_then(Object::directory_mut) else { return };
+        let begin = if directory.moved { Listing::of_names } else { Listing::new };
         let run = directory.run.get_or_insert_with(|| {
             Box::new(Run {
-                listing: Listing::new(handle, SMALLEST_PAGE),
+                listing: begin(handle, SMALLEST_PAGE),
                 first: next,
                 begun: now,
                 under: None,
@@ -656,6 +662,7 @@ impl<S: Store> Cache<S> {
         let ctime = object.known.metadata.ctime;
         let Some(directory) = object.directory_mut() else { return };
         let Some(run) = directory.run.take() else { return };
+        directory.moved = false;
         let Run { first, begun, under, names, .. } = *run;
         let proven = under.filter(|_| self.tree.freshness.proves(begun, ctime));
         let told: Vec<SharedHandle> = names.values().filter_map(Target::handle).cloned().collect();

@@ -42,7 +42,11 @@ impl<S: Store> Tree<S> {
         let change = match change(&before.metadata, &metadata) {
             _ if !is_same_kind => Change::Bytes,
             Change::None if self.is_nameless(&before.metadata) == self.is_nameless(&metadata) => Change::None,
-            kept @ (Change::Attributes | Change::Growth) if !self.is_nameless(&metadata) => kept,
+            kept @ (Change::Attributes | Change::Unexplained | Change::Growth)
+                if !self.is_nameless(&metadata) =>
+            {
+                kept
+            }
             _ => Change::Bytes,
         };
         let is_file = matches!(object.kind, Kind::File(_));
@@ -52,7 +56,7 @@ impl<S: Store> Tree<S> {
         let is_new = match change {
             Change::None => false,
             Change::Bytes => !is_same_kind || is_file && !self.renew(node, metadata.size),
-            Change::Attributes | Change::Growth => {
+            Change::Attributes | Change::Unexplained | Change::Growth => {
                 is_file && !self.doubt(node, &before, &metadata, change, next)
             }
         };
@@ -120,7 +124,7 @@ impl<S: Store> Tree<S> {
         }
         changes.origin.get_or_insert_with(|| record::version(&before.metadata));
         let Some(held) = object.held_mut() else { return false };
-        let has_grown = change == Change::Growth;
+        let others_may_differ = change != Change::Attributes;
         for (&grain, fetch) in &mut held.fetches {
             fetch.doubt(grain_length(after.size, grain), next);
         }
@@ -138,8 +142,8 @@ impl<S: Store> Tree<S> {
             held.unproven.entry(grain).or_insert(before.asked_at);
         }
         match &mut held.doubt {
-            Some(doubt) => doubt.has_grown |= has_grown,
-            None => held.doubt = Some(Box::new(Doubt { before: before.metadata, old, has_grown })),
+            Some(doubt) => doubt.others_may_differ |= others_may_differ,
+            None => held.doubt = Some(Box::new(Doubt { before: before.metadata, old, others_may_differ })),
         }
         true
     }
@@ -158,8 +162,9 @@ impl<S: Store> Tree<S> {
         match before {
             Some(before) if data.starts_with(&before) => {
                 let doubt = held.doubt.take().expect("it was just there");
-                // Bytes before the end of a file that has grown may be other ones all the same.
-                for grain in doubt.old.iter().filter(|(_, was_proven)| **was_proven && !doubt.has_grown) {
+                for grain in
+                    doubt.old.iter().filter(|(_, was_proven)| **was_proven && !doubt.others_may_differ)
+                {
                     held.unproven.remove(grain.0);
                 }
                 true

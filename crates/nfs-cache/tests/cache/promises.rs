@@ -151,6 +151,21 @@ fn after_changed_attributes_one_read_shows_that_the_bytes_are_the_same() {
     assert!(world.reads - reads <= 65536 / 4096, "{} READs", world.reads - reads);
 }
 
+/// A container that is mounted elsewhere, or a program that restores times: all but one piece of it may have other bytes.
+#[test]
+fn a_file_that_was_changed_in_its_middle_and_has_its_old_times_is_read_again() {
+    let mut world = world();
+    world.cache.set_wall_clock(world.now, Duration::from_secs(1_700_000_000) + 7 * DAY);
+    let node = world.node("a");
+    assert_eq!(world.read(node), Ok(bytes(A)));
+    let mut other = bytes(A);
+    other[1000..2000].fill(9);
+    world.server.overwrite(7 * DAY, A, other.clone());
+    pass(&mut world, Duration::from_secs(5));
+    let node = lookup(&mut world, "a").expect("it is there");
+    assert_eq!(world.read(node), Ok(other));
+}
+
 #[test]
 fn what_was_written_anew_and_is_longer_is_another_version() {
     let mut world = world();

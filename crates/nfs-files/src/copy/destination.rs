@@ -264,8 +264,11 @@ impl Place {
     ) -> Result<()> {
         match self {
             Self::Planned(_) => Ok(()),
-            Self::Local { directory, .. } => {
+            Self::Local { directory, was_created, .. } => {
                 if preserve {
+                    if *was_created {
+                        directory.remove_lists();
+                    }
                     directory.set_owner(last.uid, last.gid);
                 }
                 let mut set = directory.set_mode(last.mode);

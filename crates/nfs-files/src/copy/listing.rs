@@ -6,7 +6,7 @@ use super::{
     Links, Run, Work,
     destination::directory::Frame,
     filter::{self, GITIGNORE, MAX_GITIGNORE_BYTES},
-    source::{Kind, Node, Rest},
+    source::{Kind, Node, Rest, Shown},
 };
 use crate::{
     error::{Error, Result},
@@ -36,13 +36,16 @@ impl Run<'_> {
         mut rest: Option<Rest>,
     ) -> Result<Vec<Work>> {
         let was_begun = rest.is_some();
-        let mut has_vanished = false;
+        let mut shown = Shown::default();
         let filter = &self.copy.filter;
-        let children = directory.children(self.context, &mut rest, &mut has_vanished).await?;
+        let children = directory.children(self.context, &mut rest, &mut shown).await?;
+        if let Some(now) = shown.now.filter(|_| !was_begun) {
+            frame.follow_source(self.context, self.copy.preserve, &directory.attributes, now).await;
+        }
         filter.note_source();
         let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !frame.is_again());
         if let Some(sync) = deletes {
-            sync.has_vanished.set(sync.has_vanished.get() || has_vanished);
+            sync.has_vanished.set(sync.has_vanished.get() || shown.has_vanished);
             children.iter().for_each(|(name, _)| frame.add_name(name));
             if !was_begun {
                 sync.listed.borrow_mut().push(directory.clone());
@@ -108,6 +111,7 @@ impl Run<'_> {
         }
         let is_followed = node.kind == Kind::Symlink && self.copy.links == Links::All;
         if !is_followed && !self.is_of_shard(&node, &path) {
+            frame.given().add_of_others(name);
             return Ok(None);
         }
         if self.is_reserved(&node, name, listed).await? {
@@ -126,7 +130,11 @@ impl Run<'_> {
             filter.leave(&path);
             return Ok(None);
         }
-        Ok(self.is_of_shard(&node, &path).then_some(node))
+        if !self.is_of_shard(&node, &path) {
+            frame.given().add_of_others(name);
+            return Ok(None);
+        }
+        Ok(Some(node))
     }
 
     /// Whether a name is needed for the copy of a file beside it, which is said.

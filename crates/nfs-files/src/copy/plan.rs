@@ -360,9 +360,9 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     }
     let found = fs::metadata(path);
     let is_whole = match (&found, whole) {
-        (Ok(metadata), Whole::IfMarked(_)) if metadata.is_dir() => {
+        (Ok(metadata), Whole::IfMarked(source)) if metadata.is_dir() => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
-            whole.holds(show(path), marker::local(&directory))?
+            whole.holds(show(path), marker::local(&directory, source.and_then(|(_, key)| key)))?
         }
         _ => whole == Whole::Always,
     };

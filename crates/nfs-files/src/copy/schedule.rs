@@ -21,10 +21,14 @@ const DIRECTORY_JOBS: usize = 48;
 /// Small files that wait, at most, while more directories are listed.
 const MOST_WAITING: usize = 10_000;
 
+/// Bytes that directories take which wait, at most: of 300,000 with paths of 200 bytes. A server can show ever more of them.
+const MOST_DIRECTORY_BYTES: usize = 256 << 20;
+
 /// What a piece of work is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    Directory,
+    /// A directory whose names take so many bytes.
+    Directory(usize),
     /// A file of so many bytes, or a link, which has none.
     File(u64),
 }
@@ -71,28 +75,47 @@ pub(super) struct Queue<W> {
     /// With their bytes.
     small: Vec<(W, u64)>,
     large: Vec<W>,
-    directories: Vec<W>,
+    /// With what they take.
+    directories: Vec<(W, usize)>,
+    directory_bytes: usize,
     /// What there was no room for on this machine.
     pub(super) again: Vec<W>,
 }
 
 impl<W> Default for Queue<W> {
     fn default() -> Self {
-        Self { small: Vec::new(), large: Vec::new(), directories: Vec::new(), again: Vec::new() }
+        let (small, large, directories, again) = Default::default();
+        Self { small, large, directories, directory_bytes: 0, again }
     }
 }
 
 impl<W> Queue<W> {
-    /// Adds work in its order, and what each is.
-    pub(super) fn add(&mut self, works: impl DoubleEndedIterator<Item = (W, Class)>) {
+    /// Adds work in its order, and what each is; returns the directories for which there is no room.
+    pub(super) fn add(&mut self, works: impl DoubleEndedIterator<Item = (W, Class)>) -> Vec<W> {
+        let mut refused = Vec::new();
         // The last one in is the first one out.
         for (work, class) in works.rev() {
             match class {
-                Class::Directory => self.directories.push(work),
+                Class::Directory(bytes) => {
+                    let bytes = size_of::<(W, usize)>() + bytes;
+                    if self.directory_bytes + bytes > MOST_DIRECTORY_BYTES {
+                        refused.push(work);
+                    } else {
+                        self.directory_bytes += bytes;
+                        self.directories.push((work, bytes));
+                    }
+                }
                 Class::File(bytes) if bytes >= LARGE_BYTES => self.large.push(work),
                 Class::File(bytes) => self.small.push((work, bytes)),
             }
         }
+        refused
+    }
+
+    fn next_directory(&mut self) -> Option<Begun<W>> {
+        let (work, bytes) = self.directories.pop()?;
+        self.directory_bytes -= bytes;
+        Some(Begun { work, load: Load::Small(0), is_again: false })
     }
 
     /// Takes the next work that may begin beside what is under way.
@@ -108,7 +131,7 @@ impl<W> Queue<W> {
             let next = match self.small.last() {
                 Some(&(_, bytes)) if !running.has_room(bytes) => None,
                 Some(_) => self.small.pop().map(|(work, bytes)| begun(Load::Small(bytes))(work)),
-                None => self.directories.pop().map(begun(Load::Small(0))),
+                None => self.next_directory(),
             };
             let again = || self.again.pop().map(|work| Begun { work, load: Load::Small(0), is_again: true });
             if let Some(next) = next.or_else(again) {
@@ -119,8 +142,7 @@ impl<W> Queue<W> {
         let lists_more = lists_ahead
             && running.count < (jobs + DIRECTORY_JOBS).min(most)
             && self.small.len() < MOST_WAITING.min(most);
-        let directory = lists_more.then(|| self.directories.pop());
-        directory.flatten().map(begun(Load::Small(0)))
+        if lists_more { self.next_directory() } else { None }
     }
 }
 
@@ -150,6 +172,24 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_directories_without_end_as_many_wait_as_there_is_room_for() {
+        let mut queue = Queue::default();
+        let path = 100_000;
+        let all = || (0..1000).map(|number| (number, Class::Directory(path)));
+        let mut refused = 0;
+        while refused == 0 {
+            refused = queue.add(all()).len();
+        }
+        assert!((MOST_DIRECTORY_BYTES - 2 * path..=MOST_DIRECTORY_BYTES).contains(&queue.directory_bytes));
+        let limits = Limits { jobs: 1, most: 1, lists_ahead: false };
+        // Whoever is done makes room.
+        assert!(queue.next(Loads::default(), limits).is_some());
+        assert_eq!(queue.add([(0, Class::Directory(path)), (1, Class::Directory(path))].into_iter()), [0]);
+        while queue.next(Loads::default(), limits).is_some() {}
+        assert_eq!(queue.directory_bytes, 0);
+    }
 
     #[test]
     fn small_files_of_half_a_megabyte_are_under_way_at_once_and_sixteen_of_any_size() {

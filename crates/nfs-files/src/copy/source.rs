@@ -22,7 +22,7 @@ use crate::{
     event::{Name, What},
     find::{Child, Children, Found, find, follow, real},
     journal::{Identity, nanoseconds},
-    local::{SourcePath, Sparse, Times},
+    local::{Acl, SourcePath, Sparse, Times},
     url::{Remote, components, is_within},
 };
 
@@ -83,6 +83,15 @@ pub(super) struct Attributes {
     pub(super) is_lasting: bool,
 }
 
+/// What a listing of a directory has shown of it.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// Something disappeared meanwhile.
+    pub(super) has_vanished: bool,
+    /// What the directory was when it was listed, where that is told.
+    pub(super) now: Option<Attributes>,
+}
+
 /// What is left of a directory that is listed part by part.
 #[derive(Debug)]
 pub(super) enum Rest {
@@ -107,6 +116,22 @@ impl Attributes {
         let attributes = Self::from(metadata);
         let left_out = if remote.is_in_share() { SET_ID } else { 0 };
         Self { mode: attributes.mode & !left_out, ..attributes }
+    }
+
+    /// Takes those of an open file on this machine.
+    pub(super) fn of_open(file: &fs::File) -> io::Result<Self> {
+        let mut attributes = Self::from(&file.metadata()?);
+        attributes.narrow(|| Acl::of(file));
+        Ok(attributes)
+    }
+
+    /// Leaves the mode of a source what may be done with it without its access list, which no copy on a server has.
+    fn narrow(&mut self, list: impl FnOnce() -> Option<Acl>) {
+        if self.mode & 0o077 != 0
+            && let Some(list) = list()
+        {
+            self.mode = list.of_group(self.mode);
+        }
     }
 
     /// Whether a copy of this file is to have holes.
@@ -160,11 +185,15 @@ impl Node {
     pub(super) fn local(path: PathBuf, follow: bool) -> io::Result<Self> {
         let path = SourcePath::named(path, follow);
         let stat = path.stat(follow)?;
-        Ok(Self::of(path, &stat))
+        Ok(Self::of(path, &stat, SourcePath::list))
     }
 
-    fn of(path: SourcePath, stat: &Stat) -> Self {
-        Self { kind: stat.into(), attributes: stat.into(), origin: Origin::Local(path) }
+    fn of(path: SourcePath, stat: &Stat, list: impl FnOnce(&SourcePath) -> Option<Acl>) -> Self {
+        let (kind, mut attributes) = (stat.into(), Attributes::from(stat));
+        if kind != Kind::Symlink {
+            attributes.narrow(|| list(&path));
+        }
+        Self { kind, attributes, origin: Origin::Local(path) }
     }
 
     /// Takes a file found on a server.
@@ -193,7 +222,7 @@ impl Node {
         match self.origin {
             Origin::Local(path) => {
                 let found = path.within().and_then(|within| match within {
-                    Some(path) => path.stat(false).map(|stat| Some(Self::of(path, &stat))),
+                    Some(path) => path.stat(false).map(|stat| Some(Self::of(path, &stat, SourcePath::list))),
                     None => Ok(None),
                 });
                 found.map_err(|error| local(&path, &error))
@@ -321,10 +350,10 @@ impl Node {
         if (now.changed, now.times.modified) == (before.changed, before.times.modified) {
             return Ok(false);
         }
-        let (mut rest, mut has_vanished) = (None, false);
+        let (mut rest, mut shown) = (None, Shown::default());
         loop {
             // It is large, and rarely needed.
-            let children = Box::pin(self.children(context, &mut rest, &mut has_vanished)).await?;
+            let children = Box::pin(self.children(context, &mut rest, &mut shown)).await?;
             let is_moved = |it: &Attributes| it.changed > before.changed && it.changed > it.times.modified;
             if children.iter().any(|(_, child)| is_moved(&child.attributes)) {
                 return Ok(true);
@@ -342,7 +371,7 @@ impl Node {
                 let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
                 let (path, found) = directory.child(name);
                 let found = found.map_err(|error| local(&path, &error))?;
-                Ok(found.map(|stat| Self::of(path, &stat)))
+                Ok(found.map(|stat| Self::of(path, &stat, |_| directory.list(name))))
             }
             Origin::Remote(RemoteFile { client, handle, remote }) => {
                 let remote = remote.join(name);
@@ -366,7 +395,7 @@ impl Node {
         let mut bytes = Vec::new();
         match &self.origin {
             Origin::Local(path) => {
-                let file = path.open(false).map_err(|error| local(path, &error))?;
+                let file = path.open(false).await.map_err(|error| local(path, &error))?;
                 io::Read::read_to_end(&mut io::Read::take(file, most), &mut bytes)
                     .map_err(|error| local(path, &error))?;
             }
@@ -380,16 +409,15 @@ impl Node {
     }
 
     /// Lists a directory in the order of the names. Of one that is too large to hold this is a part; `rest` leads to the next.
-    /// `has_vanished` is set if something disappeared meanwhile.
     pub(super) async fn children(
         &self,
         context: Context<'_>,
         rest: &mut Option<Rest>,
-        has_vanished: &mut bool,
+        shown: &mut Shown,
     ) -> Result<Vec<(Vec<u8>, Self)>> {
         match &self.origin {
             Origin::Standard => Ok(Vec::new()),
-            Origin::Local(path) => self.local_children(path, context, rest, has_vanished),
+            Origin::Local(path) => self.local_children(path, context, rest, shown),
             Origin::Remote(RemoteFile { client, handle, remote }) => {
                 // Its handle is as old as the listing of the directory above.
                 let is_begun = rest.is_none();
@@ -409,7 +437,8 @@ impl Node {
                     }
                     listed => listed?,
                 };
-                *has_vanished |= listing.has_vanished();
+                shown.has_vanished |= listing.has_vanished();
+                shown.now = listing.attributes().map(|metadata| Attributes::of_source(remote, metadata));
                 *rest = Some(Rest::Remote(listing)).filter(|rest| !rest.is_empty());
                 let node = |Child { name, handle, metadata }: Child| {
                     let (client, remote) = (client.clone(), remote.join(&name));
@@ -428,9 +457,12 @@ impl Node {
         path: &SourcePath,
         context: Context<'_>,
         rest: &mut Option<Rest>,
-        has_vanished: &mut bool,
+        shown: &mut Shown,
     ) -> Result<Vec<(Vec<u8>, Self)>> {
         let directory = path.enter(self.attributes.file.1).map_err(|error| local(path, &error))?;
+        let mut now = Attributes::from(&directory.stat().map_err(|error| local(path, &error))?);
+        now.narrow(|| directory.own_list());
+        shown.now = Some(now);
         let (mut names, is_first) = match rest.take() {
             Some(Rest::Local(names)) => (names, false),
             _ => {
@@ -442,12 +474,15 @@ impl Node {
         let mut found = Vec::new();
         for name in names.by_ref().take(PART_NAMES) {
             match directory.child(&name) {
-                (path, Ok(Some(stat))) => found.push((name, Self::of(path, &stat))),
+                (path, Ok(Some(stat))) => {
+                    let node = Self::of(path, &stat, |_| directory.list(&name));
+                    found.push((name, node));
+                }
                 // Removed since it was listed.
-                (_, Ok(None)) if is_first => *has_vanished = true,
+                (_, Ok(None)) if is_first => shown.has_vanished = true,
                 // That may be long ago, and it may have another name now that was not listed.
                 (path, Ok(None)) => {
-                    *has_vanished = true;
+                    shown.has_vanished = true;
                     let text = format!("{}: removed before it was copied", show(&path));
                     context.events.fail(Error::new(ErrorKind::SourceMissing, text))?;
                 }
@@ -690,9 +725,9 @@ mod tests {
         let servers = served::servers();
         let context = Context { servers: &servers, events: &served::Silent };
         let node = Node::local(here.path().to_path_buf(), false).unwrap();
-        let (mut rest, mut has_vanished) = (None, false);
-        let mut names = node.children(context, &mut rest, &mut has_vanished).await.unwrap();
-        assert!(names.len() == PART_NAMES && !has_vanished);
+        let (mut rest, mut shown) = (None, Shown::default());
+        let mut names = node.children(context, &mut rest, &mut shown).await.unwrap();
+        assert!(names.len() == PART_NAMES && !shown.has_vanished);
         // What has another name by then is missing, which is said.
         let [gone, here_still] =
             [count - 1, count - 2].map(|number| here.path().join(format!("{number:05}")));
@@ -705,8 +740,9 @@ mod tests {
             Ok(())
         };
         let context = Context { servers: &servers, events: &tell };
-        names.extend(node.children(context, &mut rest, &mut has_vanished).await.unwrap());
-        assert!(names.len() == count - 1 && names.is_sorted_by_key(|(name, _)| name.clone()) && has_vanished);
+        names.extend(node.children(context, &mut rest, &mut shown).await.unwrap());
+        assert!(names.len() == count - 1 && names.is_sorted_by_key(|(name, _)| name.clone()));
+        assert!(shown.has_vanished);
         assert!(rest.is_none() && here_still.exists());
         let failed = failed.into_inner();
         assert!(failed.len() == 1 && failed[0].ends_with("removed before it was copied"), "{failed:?}");

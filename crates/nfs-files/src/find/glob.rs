@@ -2,7 +2,7 @@
 
 use nfs_wireless_client::FileType;
 
-use super::{Found, find_if_exists, follow, matching_children};
+use super::{Found, MAX_HELD_BYTES, find_if_exists, follow, matching_children};
 use crate::{
     context::Context,
     error::{Error, Result},
@@ -10,6 +10,9 @@ use crate::{
     url::{Remote, is_pattern},
     wildcard::{Wildcard, characters},
 };
+
+/// Bytes of what a pattern matches, in all directories together, at most.
+const MOST_BYTES: usize = 256 << 20;
 
 /// Finds what a pattern matches, in the order of the names.
 pub(super) async fn expand(context: Context<'_>, target: &Remote, pattern: &[u8]) -> Result<Vec<Found>> {
@@ -21,17 +24,22 @@ pub(super) async fn expand(context: Context<'_>, target: &Remote, pattern: &[u8]
     };
     let mut matches = vec![base];
     for component in &components[literal..] {
-        let mut next = Vec::new();
+        let (mut next, mut left) = (Vec::new(), MOST_BYTES);
         for directory in matches {
-            step(context, directory, component, &mut next).await?;
+            step(context, directory, component, (&mut next, &mut left)).await?;
         }
         matches = next;
     }
     Ok(matches)
 }
 
-/// Adds what one component matches in one directory.
-async fn step(context: Context<'_>, place: Found, component: &[u8], found: &mut Vec<Found>) -> Result<()> {
+/// Adds what one component matches in one directory, if there are so many bytes left for it.
+async fn step(
+    context: Context<'_>,
+    place: Found,
+    component: &[u8],
+    (found, left): (&mut Vec<Found>, &mut usize),
+) -> Result<()> {
     let place = match place.metadata.file_type {
         // A link that leads nowhere matches nothing below it.
         FileType::Symlink => match follow(context, place).await {
@@ -55,7 +63,9 @@ async fn step(context: Context<'_>, place: Found, component: &[u8], found: &mut 
     let matches_hidden = text.trim_start_matches('\\').starts_with('.');
     let wanted =
         |name: &[u8]| (matches_hidden || !name.starts_with(b".")) && wildcard.matches(&characters(name));
-    let matching = matching_children(context, &place, wanted).await?;
+    let matching = matching_children(context, &place, MAX_HELD_BYTES.min(*left), wanted).await?;
+    let bytes = matching.iter().map(|child| size_of::<Found>() + place.remote.path.len() + child.name.len());
+    *left = left.saturating_sub(bytes.sum());
     found.extend(matching.into_iter().map(|child| place.child(child)));
     Ok(())
 }

@@ -147,5 +147,5 @@ impl Walk {
 }
 
 fn text(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+    escape(path).into_owned()
 }

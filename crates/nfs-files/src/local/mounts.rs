@@ -71,12 +71,27 @@ impl OfPrograms {
     }
 
     fn of(table: &[u8]) -> Self {
-        let lines = table.split(|&byte| byte == b'\n').filter_map(Line::parse);
-        Self(lines.map(|line| (line.path, line.kind.starts_with(b"fuse"))).collect())
+        let lines: Vec<_> = table.split(|&byte| byte == b'\n').filter_map(Line::parse).collect();
+        let is_of_program = |line: &Line<'_>| line.kind.starts_with(b"fuse");
+        let programs = lines.iter().filter(|line| is_of_program(line)).map(|line| &*line.path);
+        let held: Vec<&Path> = programs.filter(|path| path.parent().is_some()).collect();
+        // What lies over one of them responds no better.
+        let lies_over = |line: &Line<'_>| {
+            let options = line.options.split(|&byte| byte == b',');
+            let layers = options.filter_map(|option| {
+                option.strip_prefix(b"lowerdir=").or_else(|| option.strip_prefix(b"upperdir="))
+            });
+            let mut paths = layers
+                .flat_map(|layers| layers.split(|&byte| byte == b':'))
+                .map(|layer| PathBuf::from(OsString::from_vec(unescape(layer))));
+            line.kind == b"overlay" && paths.any(|path| held.iter().any(|held| path.starts_with(held)))
+        };
+        let is_held = |line: &Line<'_>| is_of_program(line) || lies_over(line);
+        Self(lines.iter().map(|line| (line.path.clone(), is_held(line))).collect())
     }
 
-    /// Whether a path leads into one of them, by its names and by links. What is there is not touched: it may not respond. A file
-    /// system that is the root of all others is none.
+    /// Whether a path leads into one of them, by its names and by links, or to a directory in which one is mounted. What is there is not
+    /// touched: it may not respond. A file system that is the root of all others is none.
     pub fn hold(&self, path: &Path) -> bool {
         /// Links that lead on (Linux' limit).
         const MAX_LINKS: usize = 40;
@@ -101,7 +116,8 @@ impl OfPrograms {
                 left.extend(names(&target));
             }
         }
-        false
+        let is_below = |path: &Path| path.starts_with(&at) && path.parent().is_some();
+        self.0.iter().any(|(path, is_served)| *is_served && is_below(path))
     }
 }
 
@@ -127,6 +143,9 @@ mod tests {
             line(&stick, "fuse.sshfs"),
             line(&covered, "fuse"),
             line(&covered, "tmpfs"),
+            line(&place.join("over"), "overlay")
+                .replace("x rw", &format!("x rw,lowerdir=/y:{}/x", stick.display())),
+            line(&place.join("beside"), "overlay").replace("x rw", "x rw,lowerdir=/y,upperdir=/z"),
         ];
         let found = OfPrograms::of(lines.concat().as_bytes());
         for (path, is_held) in [
@@ -139,6 +158,10 @@ mod tests {
             ("circle", false),
             ("stickers", false),
             ("missing", false),
+            // One is mounted in it.
+            ("", true),
+            ("over/x", true),
+            ("beside/x", false),
         ] {
             assert_eq!(found.hold(&place.join(path)), is_held, "{path}");
         }

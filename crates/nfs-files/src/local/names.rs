@@ -9,7 +9,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, Named, Times, number, set_mode, set_times};
+use super::{Acl, Directory, Named, Times, number, set_mode, set_times};
 use crate::name::{fresh, linked};
 
 /// Whether a file got the mode and the times of its source.
@@ -174,7 +174,11 @@ impl Directory {
         let Some((file, _)) = found.filter(|(_, stat)| is_the_one(stat)) else {
             return Ok(Adjusted::Another);
         };
-        let set = mode.map_or(Ok(()), |mode| set_mode(&file, Mode::from_raw_mode(mode as RawMode)));
+        let set = mode.map_or(Ok(()), |mode| {
+            // The group's bits of a mode would give others in a list what it keeps from them.
+            let _ = Acl::remove(&file);
+            set_mode(&file, Mode::from_raw_mode(mode as RawMode))
+        });
         let set = set.and_then(|()| times.map_or(Ok(()), |times| set_times(&file, times)));
         match set {
             Err(error)

@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, Times, give, number};
+use super::{Acl, Directory, Times, give, number};
 use crate::name::{MAX_NAME_BYTES, fresh, temporary};
 
 /// A file on its way to its name: it is written beside the target and takes its place when complete. Dropped
@@ -86,11 +86,11 @@ impl Mark {
 
 impl Part {
     /// Creates the file under its temporary name; or opens what an earlier run has left there, or at another name, if that is the file which
-    /// is `known`, and takes from that what `mode` does not allow. Whatever else has this name is removed; what cannot be removed, or may be in use by another user, keeps it, and the file
-    /// gets a `spare` one, or one that nothing has.
+    /// is `known`, and takes from that what `mode` does not allow. Whatever else has this name is removed; what cannot be removed, or may be in
+    /// use by another run, keeps it, and the file gets a `spare` one, or one that nothing has.
     ///
     /// # Errors
-    /// `WouldBlock` when another run is writing it; `InvalidFilename` before anything is written if it could never get its name.
+    /// `InvalidFilename` before anything is written if it could never get its name.
     pub fn beside(
         directory: &Directory,
         name: &[u8],
@@ -135,7 +135,7 @@ impl Part {
             return of_run(file, spare, (false, false));
         }
         let fresh = fresh(name);
-        of_run(create(directory, &fresh, mode)?, fresh, (false, false))
+        of_run(create_unlocked(directory, &fresh, mode)?, fresh, (false, false))
     }
 
     /// Returns the temporary name, if it is not the usual one.
@@ -251,6 +251,25 @@ impl Part {
             return Ok(());
         }
         Ok(fs::fchmod(&self.file, Mode::from_raw_mode(mode as RawMode))?)
+    }
+
+    /// Sets permissions that are none or some of those of the file that it replaces, and its access list: nobody may do more than with
+    /// that, and with all its permissions whoever is in the list may do the same.
+    pub fn set_mode_of(&self, replaced: &fs::Stat, mode: u32) -> io::Result<()> {
+        let list = self.directory.list(&self.name);
+        let is_the_same = mode == mode_of(replaced) && self.group()? == replaced.st_gid;
+        match list {
+            Some(list) if is_the_same && list.give(&self.file).is_ok() => self.set_mode(mode),
+            list => {
+                let removed = self.remove_list();
+                self.set_mode(list.map_or(mode, |list| list.of_all(mode))).and(removed)
+            }
+        }
+    }
+
+    /// Takes its access list from the file, for a copy with the permissions of its source and no more.
+    pub fn remove_list(&self) -> io::Result<()> {
+        Acl::remove(&self.file)
     }
 
     /// Gives the file to somebody, if we may.
@@ -382,7 +401,7 @@ enum Found {
     Known(File),
     /// Something else.
     Other,
-    /// A file of somebody else's who is writing it, as far as can be told.
+    /// A file that another run, or somebody else, is writing, as far as can be told.
     InUse,
     /// Nothing any more.
     Gone,
@@ -396,12 +415,17 @@ const OPEN: OFlags =
 /// # Errors
 /// `AlreadyExists`, whatever has the name.
 pub(super) fn create(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
+    let file = create_unlocked(directory, name, mode)?;
+    lock(&file)?;
+    Ok(file)
+}
+
+/// As [`create`], under a name that no other run looks for.
+fn create_unlocked(directory: &Directory, name: &[u8], mode: u32) -> io::Result<File> {
     // Nobody else is to write it before it is complete, whatever its last mode.
     let mode = Mode::from_raw_mode((mode & !0o022) as RawMode);
     let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
-    let file = File::from(fs::openat(directory.fd()?, name, flags, mode)?);
-    lock(&file)?;
-    Ok(file)
+    Ok(File::from(fs::openat(directory.fd()?, name, flags, mode)?))
 }
 
 /// Locks a file. Some file systems have no locks: that is no reason not to write.
@@ -422,6 +446,7 @@ fn take(
     for _ in 0..MOST_ATTEMPTS {
         match create(directory, temporary, mode) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             file => return Ok(Some((file?, false))),
         }
         match look(directory, temporary, known)? {
@@ -456,7 +481,10 @@ fn look(directory: &Directory, name: &[u8], known: Option<Mark>) -> io::Result<F
         let is_in_use = is_file(&stat) && !is_ours(&stat) && lock(&file).is_err();
         return Ok(if is_in_use { Found::InUse } else { Found::Other });
     }
-    lock(&file)?;
+    // Another run writes it, or who can read it holds the lock: that is no reason to wait for them.
+    if lock(&file).is_err() {
+        return Ok(Found::InUse);
+    }
     // Another run may have given the file its name between the two calls: then it is complete, and not ours.
     if !is_at(&file, directory, name)? {
         return Ok(Found::Gone);
@@ -623,8 +651,8 @@ mod tests {
         let part = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
         part.writer().write_all(b"content").unwrap();
         assert!(!place.path().join("a").exists());
-        let error = Part::beside(&directory, b"a", 0o644, None, || None).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let other = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
+        assert_ne!(other.path(), part.path(), "two runs do not write one file");
         part.finish().unwrap();
         assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
     }
@@ -697,6 +725,26 @@ mod tests {
             let part = Part::beside(&directory, b"file", 0o644, None, || None).unwrap();
             assert_eq!(part.path() == path, !is_locked, "{:?}", part.path());
             assert_eq!(theirs.metadata().unwrap().nlink() == 1, is_locked, "{is_locked}");
+        }
+    }
+
+    /// Who can read a file can lock it.
+    #[test]
+    fn a_lock_that_others_hold_does_not_stop_a_copy() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let usual = b".a.nfsw-part";
+        let part = Part::beside(&directory, b"a", 0o644, None, || None).unwrap();
+        let mark = part.mark().unwrap();
+        drop(part);
+        let theirs = File::open(place.path().join(".a.nfsw-part")).unwrap();
+        lock(&theirs).unwrap();
+        for known in [Some((mark, &usual[..])), None] {
+            let part = Part::beside(&directory, b"a", 0o644, known, || None).unwrap();
+            assert!(!part.is_known(), "what is locked is not resumed");
+            part.writer().write_all(b"content").unwrap();
+            part.finish().unwrap();
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"content");
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -15,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, OPEN_DIRECTORY, regular};
+use super::{Acl, Directory, OPEN_DIRECTORY, regular};
 
 /// A local source. Links in the path that the user typed are the user's; below it others may put a link in the place of a directory at
 /// any moment, so what is there is found from a descriptor of what was named, and never through a link.
@@ -56,9 +57,35 @@ impl SourcePath {
         }
     }
 
-    /// Opens a regular file; a fifo put in its place is refused and not waited for. Only what the user named may be a link.
-    pub fn open(&self, follow: bool) -> io::Result<File> {
-        regular(self.open_with(OFlags::NONBLOCK, follow)?)
+    /// Returns its access list, if it has one: that of what a link leads to.
+    pub fn list(&self) -> Option<Acl> {
+        match &self.below {
+            None => Acl::at_path(&self.path),
+            Some((root, path)) => {
+                let (directory, name) = above(root, path).ok()?;
+                Acl::at(&directory, name.as_bytes())
+            }
+        }
+    }
+
+    /// Opens a regular file; a fifo put in its place is refused and not waited for. Only what the user named may be a link. Who has leased
+    /// the file (fcntl(2)) is waited for, until the system takes that back.
+    ///
+    /// # Errors
+    /// `ResourceBusy` when that lasts longer.
+    pub async fn open(&self, follow: bool) -> io::Result<File> {
+        let begun = Instant::now();
+        loop {
+            match self.open_with(OFlags::NONBLOCK, follow) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                opened => return regular(opened?),
+            }
+            if begun.elapsed() > longest_lease() {
+                let text = "another program has leased it and keeps it; try again when it is closed";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+            }
+            tokio::time::sleep(LEASE_CHECK).await;
+        }
     }
 
     /// Opens what is read to its end, whatever it is: of a fifo this waits for who writes into it.
@@ -155,6 +182,27 @@ impl SourceDirectory {
         let path = SourcePath { path: self.directory.join(name), below, follow: false };
         (path, self.directory.stat(name))
     }
+
+    /// Returns its own access list, if it has one.
+    pub fn own_list(&self) -> Option<Acl> {
+        Acl::of(&*self.directory.fd().ok()?)
+    }
+
+    /// Returns the access list of what has a name in it.
+    pub fn list(&self, name: &[u8]) -> Option<Acl> {
+        self.directory.list(name)
+    }
+}
+
+/// How often it is looked whether a lease has ended.
+const LEASE_CHECK: Duration = Duration::from_millis(20);
+
+/// How long a lease may last once somebody wants the file, with time to spare (proc(5)).
+fn longest_lease() -> Duration {
+    const DEFAULT: u64 = 45;
+    let told = std::fs::read_to_string("/proc/sys/fs/lease-break-time");
+    let seconds = told.ok().and_then(|told| told.trim().parse().ok()).unwrap_or(DEFAULT);
+    Duration::from_secs(seconds) + Duration::from_secs(5)
 }
 
 /// Opens the directory that a path below another one ends in; returns the last name, too.
@@ -209,8 +257,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn nothing_is_found_through_a_link_below_what_was_named() {
+    #[tokio::test]
+    async fn nothing_is_found_through_a_link_below_what_was_named() {
         let [outside, inside] = [0; 2].map(|_| tempfile::tempdir().unwrap());
         std::fs::create_dir(inside.path().join("directory")).unwrap();
         std::fs::create_dir(inside.path().join("directory/deep")).unwrap();
@@ -229,17 +277,17 @@ mod tests {
         let [(file, _), (link, _)] = [&b"file"[..], b"link"].map(|name| entered.child(name));
         let [(deep_file, _), (deep_link, _)] = [&b"file"[..], b"link"].map(|name| entered_deep.child(name));
         for file in [&file, &deep_file] {
-            file.open(false).unwrap();
+            file.open(false).await.unwrap();
             file.stat(false).unwrap();
         }
         for link in [&link, &deep_link] {
             assert_eq!(link.read_link().unwrap(), b"target");
-            assert!(link.open(true).is_err(), "a link is not followed");
+            assert!(link.open(true).await.is_err(), "a link is not followed");
         }
         std::fs::rename(&*directory, inside.path().join("aside")).unwrap();
         symlink(outside.path(), &*directory).unwrap();
         for swapped in [&file, &deep_file] {
-            assert!(swapped.open(true).is_err() && swapped.open_stream(true).is_err());
+            assert!(swapped.open(true).await.is_err() && swapped.open_stream(true).is_err());
             assert!(swapped.stat(true).is_err() && swapped.read_link().is_err());
             let (root, path) = swapped.below.as_ref().unwrap();
             assert!(walk(root, path, OFlags::RDONLY).is_err());

@@ -1,29 +1,29 @@
 //! Whose a connection on this machine is.
 //!
-//! What a call says of its user is a claim that every program can make. The kernel knows whose the socket is that it came from. It is asked for
-//! exactly this socket, each time: others may have the same port (`SO_REUSEADDR`), and have it a moment later.
+//! What a call says of its user is a claim that every program can make. The kernel knows whose the connection is that it came over. It is asked
+//! for exactly this one, each time: others may have the same port (`SO_REUSEADDR`), and have it a moment later.
+//!
+//! Whose a datagram is it cannot tell: a socket may be closed when it is asked for, and open again when the answer comes. So nobody is served over
+//! UDP.
 
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::{
     SockDiagMessage,
-    constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, TCP_CLOSE, TCP_LISTEN, TCP_TIME_WAIT},
+    constants::{AF_INET, AF_INET6, IPPROTO_TCP, TCP_CLOSE, TCP_LISTEN, TCP_TIME_WAIT},
     inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags},
 };
 use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
 use nfs_wireless_server::{Peer, Protocol};
 
-/// Sockets at one UDP port that are looked at. Where there are more, it is not known whose a datagram is.
-const MOST_SOCKETS: usize = 64;
-
 /// Bytes of the kernel's messages that are taken at a time (`NLMSG_GOODSIZE` is at most that).
 const RECEIVE_BYTES: usize = 32 << 10;
 
-/// The owners of sockets that are connected to a server, or may send to it.
+/// The owners of sockets that are connected to a server.
 #[derive(Debug)]
 pub(super) struct Owners {
     /// The server's own address.
@@ -54,67 +54,47 @@ impl Owners {
         Self { server, kernel: None }
     }
 
-    /// Whether a peer is a socket on this machine of somebody who `is_reader`, and cannot be another one.
+    /// Whether a peer is connected by a socket on this machine of somebody who `is_reader`.
     pub(super) fn are(&mut self, peer: Peer, is_reader: impl Fn(u32) -> bool) -> bool {
-        let found = match self.ask(peer) {
-            Ok(found) if !found.is_empty() => found,
+        if peer.protocol != Protocol::Tcp {
+            return false;
+        }
+        let found = match self.ask(peer.address) {
+            Ok(Some(found)) => vec![found],
             answer => {
                 if answer.is_err() {
                     // It may have more to say about what it was asked.
                     self.kernel = None;
                 }
-                // There may be no sock_diag for this protocol: then there is none for anything.
-                tables(peer.protocol)
+                // There may be no sock_diag.
+                tables()
             }
         };
-        are(&found, peer, self.server, is_reader)
+        are(&found, peer.address, self.server, is_reader)
     }
 
-    fn ask(&mut self, peer: Peer) -> io::Result<Vec<Described>> {
+    fn ask(&mut self, peer: SocketAddr) -> io::Result<Option<Described>> {
         if self.kernel.is_none() {
             self.kernel = Some(Kernel::new()?);
         }
-        let Some(kernel) = &mut self.kernel else { return Ok(Vec::new()) };
-        let (local, server) = (peer.address, self.server);
-        match peer.protocol {
-            Protocol::Tcp => kernel.connection(local, server),
-            Protocol::Udp => {
-                let mut found = kernel.sockets_at(AF_INET6, local.port())?;
-                // Sockets of IPv6 send to IPv4 addresses, too.
-                if local.ip().to_canonical().is_ipv4() {
-                    found.extend(kernel.sockets_at(AF_INET, local.port())?);
-                }
-                Ok(found)
-            }
+        match &mut self.kernel {
+            Some(kernel) => kernel.connection(peer, self.server),
+            None => Ok(None),
         }
     }
 }
 
-/// Whether all sockets that a message from a peer to the server can have come from, and that an answer can go to, are those of readers.
-///
-/// A UDP socket sends from any address of the machine (`IP_PKTINFO`), and to others than the one it is connected to: only its port is
-/// certain.
-fn are(found: &[Described], peer: Peer, server: SocketAddr, is_reader: impl Fn(u32) -> bool) -> bool {
+/// Whether all sockets that may be a peer's connection to the server are those of readers.
+fn are(found: &[Described], peer: SocketAddr, server: SocketAddr, is_reader: impl Fn(u32) -> bool) -> bool {
     let is_same = |one: SocketAddr, other: SocketAddr| {
         one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
     };
-    let matches = |it: &&Described| match peer.protocol {
-        Protocol::Tcp => {
-            let is_over = [TCP_TIME_WAIT, TCP_CLOSE, TCP_LISTEN].contains(&it.state);
-            is_same(it.local, peer.address) && is_same(it.remote, server) && !is_over
-        }
-        Protocol::Udp => {
-            let ip = it.local.ip().to_canonical();
-            let is_there = ip.is_unspecified() || ip == peer.address.ip().to_canonical();
-            is_there && (it.remote.port() == 0 || is_same(it.remote, server))
-        }
+    let matches = |it: &&Described| {
+        let is_over = [TCP_TIME_WAIT, TCP_CLOSE, TCP_LISTEN].contains(&it.state);
+        is_same(it.local, peer) && is_same(it.remote, server) && !is_over
     };
-    let at_port = |it: &&Described| match peer.protocol {
-        Protocol::Tcp => matches(it),
-        Protocol::Udp => it.local.port() == peer.address.port(),
-    };
-    let mut candidates = found.iter().filter(at_port);
-    candidates.clone().any(|it| matches(&it)) && candidates.all(|it| it.inode != 0 && is_reader(it.uid))
+    let mut candidates = found.iter().filter(matches).peekable();
+    candidates.peek().is_some() && candidates.all(|it| it.inode != 0 && is_reader(it.uid))
 }
 
 impl Kernel {
@@ -128,7 +108,7 @@ impl Kernel {
     }
 
     /// Returns the connection from one address to another, if there is one.
-    fn connection(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Vec<Described>> {
+    fn connection(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Described>> {
         let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
         let id = SocketId {
             source_port: local.port(),
@@ -139,38 +119,25 @@ impl Kernel {
             // Whatever socket it is.
             cookie: [0xff; 8],
         };
-        self.request(NLM_F_REQUEST, (family, IPPROTO_TCP), id)
+        self.request(family, id)
     }
 
-    /// Returns the UDP sockets of a family that are bound to a port.
-    fn sockets_at(&mut self, family: u8, port: u16) -> io::Result<Vec<Described>> {
-        let mut id = if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() };
-        id.source_port = port;
-        self.request(NLM_F_REQUEST | NLM_F_DUMP, (family, IPPROTO_UDP), id)
-    }
-
-    fn request(
-        &mut self,
-        flags: u16,
-        (family, protocol): (u8, u8),
-        socket_id: SocketId,
-    ) -> io::Result<Vec<Described>> {
+    fn request(&mut self, family: u8, socket_id: SocketId) -> io::Result<Option<Described>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
-        (header.flags, header.sequence_number) = (flags, self.sequence);
+        (header.flags, header.sequence_number) = (NLM_F_REQUEST, self.sequence);
         let (extensions, states) = (ExtensionFlags::empty(), StateFlags::all());
-        let request = InetRequest { family, protocol, extensions, states, socket_id };
+        let request = InetRequest { family, protocol: IPPROTO_TCP, extensions, states, socket_id };
         let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
         self.socket.send(&bytes, 0)?;
-        self.answers(flags & NLM_F_DUMP != 0)
+        self.answer()
     }
 
-    /// Takes the answers to the last request, of which there is one where not `several`.
-    fn answers(&self, several: bool) -> io::Result<Vec<Described>> {
-        let mut found = Vec::new();
+    /// Takes the answer to the last request.
+    fn answer(&self) -> io::Result<Option<Described>> {
         let mut buffer = vec![0; RECEIVE_BYTES];
         loop {
             let length = self.socket.recv(&mut &mut buffer[..], 0)?;
@@ -186,15 +153,9 @@ impl Kernel {
                 }
                 match message.payload {
                     NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                        found.push(Described::from(&*response));
-                        if !several {
-                            return Ok(found);
-                        }
-                        if found.len() > MOST_SOCKETS {
-                            return Err(io::Error::other("too many sockets at one port"));
-                        }
+                        return Ok(Some(Described::from(&*response)));
                     }
-                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Done(_) => return Ok(None),
                     NetlinkPayload::Error(error) => return Err(error.to_io()),
                     _ => {}
                 }
@@ -217,12 +178,9 @@ impl From<&InetResponse> for Described {
     }
 }
 
-/// Returns all sockets that the tables of the kernel show (proc_pid_net(5)).
-fn tables(protocol: Protocol) -> Vec<Described> {
-    let tables = match protocol {
-        Protocol::Tcp => ["/proc/net/tcp", "/proc/net/tcp6"],
-        Protocol::Udp => ["/proc/net/udp", "/proc/net/udp6"],
-    };
+/// Returns all connections that the tables of the kernel show (proc_pid_net(5)).
+fn tables() -> Vec<Described> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     // There may be no IPv6.
     let texts = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
     texts.iter().flat_map(|text| text.lines()).filter_map(described).collect()
@@ -267,7 +225,7 @@ mod tests {
     fn say(owners: &mut Owners, peer: Peer) -> bool {
         let uid = rustix::process::geteuid().as_raw();
         let said = owners.are(peer, |owner| owner == uid);
-        assert_eq!(are(&tables(peer.protocol), peer, owners.server, |owner| owner == uid), said, "{peer:?}");
+        assert_eq!(are(&tables(), peer.address, owners.server, |owner| owner == uid), said, "{peer:?}");
         assert!(!owners.are(peer, |owner| owner != uid), "{peer:?}");
         said
     }
@@ -288,18 +246,10 @@ mod tests {
             assert!(!say(&mut owners, peer), "{listen}");
             assert!(!say(&mut owners, Peer { address: server, protocol: Protocol::Tcp }), "it only listens");
 
-            for local in [listen, "[::]:0"] {
-                let socket = UdpSocket::bind(local).unwrap();
-                let address = SocketAddr::new(server.ip(), socket.local_addr().unwrap().port());
-                let peer = Peer { address, protocol: Protocol::Udp };
-                assert!(say(&mut owners, peer), "{local} to {listen}");
-                socket.connect(server).unwrap();
-                assert!(say(&mut owners, peer), "{local} to {listen}");
-                socket.connect(elsewhere).unwrap();
-                assert!(!say(&mut owners, peer), "{local} to {listen}: it cannot be its");
-                drop(socket);
-                assert!(!say(&mut owners, peer), "{local} to {listen}");
-            }
+            let socket = UdpSocket::bind(listen).unwrap();
+            socket.connect(server).unwrap();
+            let peer = Peer { address: socket.local_addr().unwrap(), protocol: Protocol::Udp };
+            assert!(!owners.are(peer, |_| true), "whose a datagram is nobody knows");
         }
     }
 
@@ -330,29 +280,19 @@ mod tests {
         let ours = it("127.0.0.1:700", "127.0.0.1:2049", 1, 1000, 5);
         // All sockets there are, and whether those of user 1000 may read.
         let rows = [
-            (Protocol::Tcp, vec![ours], true),
-            (Protocol::Tcp, vec![it("[::ffff:127.0.0.1]:700", "[::ffff:127.0.0.1]:2049", 1, 1000, 5)], true),
-            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2050", 1, 1000, 5)], false),
-            (Protocol::Tcp, vec![it("0.0.0.0:700", "0.0.0.0:0", 10, 1000, 5)], false),
-            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2049", 6, 1000, 0)], false),
-            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2049", 4, 1000, 0)], false),
-            (Protocol::Tcp, vec![it("127.0.0.1:700", "127.0.0.1:2049", 4, 1000, 5)], true),
-            (Protocol::Tcp, vec![], false),
-            (Protocol::Udp, vec![ours], true),
-            (Protocol::Udp, vec![ours, it("0.0.0.0:700", "0.0.0.0:0", 7, 1001, 6)], false),
-            (Protocol::Udp, vec![it("0.0.0.0:700", "0.0.0.0:0", 7, 1001, 6), ours], false),
-            (Protocol::Udp, vec![ours, it("[::]:700", "[::]:0", 7, 1001, 6)], false),
-            (Protocol::Udp, vec![ours, it("0.0.0.0:701", "0.0.0.0:0", 7, 1001, 6)], true),
-            (Protocol::Udp, vec![ours, it("127.0.0.2:700", "0.0.0.0:0", 7, 1000, 6)], true),
-            (Protocol::Udp, vec![ours, it("127.0.0.2:700", "0.0.0.0:0", 7, 1001, 6)], false),
-            (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:53", 1, 1001, 6)], false),
-            (Protocol::Udp, vec![it("127.0.0.2:700", "0.0.0.0:0", 7, 1000, 5)], false),
-            (Protocol::Udp, vec![ours, it("127.0.0.1:700", "127.0.0.1:2049", 1, 1001, 6)], false),
-            (Protocol::Udp, vec![it("127.0.0.1:700", "0.0.0.0:0", 7, 1000, 0)], false),
+            (vec![ours], true),
+            (vec![it("[::ffff:127.0.0.1]:700", "[::ffff:127.0.0.1]:2049", 1, 1000, 5)], true),
+            (vec![it("127.0.0.1:700", "127.0.0.1:2050", 1, 1000, 5)], false),
+            (vec![it("0.0.0.0:700", "0.0.0.0:0", 10, 1000, 5)], false),
+            (vec![it("127.0.0.1:700", "127.0.0.1:2049", 6, 1000, 0)], false),
+            (vec![it("127.0.0.1:700", "127.0.0.1:2049", 4, 1000, 0)], false),
+            (vec![it("127.0.0.1:700", "127.0.0.1:2049", 4, 1000, 5)], true),
+            (vec![ours, it("127.0.0.1:700", "127.0.0.1:2049", 1, 1001, 6)], false),
+            (vec![], false),
         ];
-        for (protocol, found, allowed) in rows {
-            let peer = Peer { address: address("127.0.0.1:700"), protocol };
-            assert_eq!(are(&found, peer, server, |uid| uid == 1000), allowed, "{protocol:?}: {found:?}");
+        for (found, allowed) in rows {
+            let peer = address("127.0.0.1:700");
+            assert_eq!(are(&found, peer, server, |uid| uid == 1000), allowed, "{found:?}");
         }
     }
 }

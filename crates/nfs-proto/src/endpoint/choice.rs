@@ -103,8 +103,8 @@ pub(super) struct Choice {
     /// Bytes sent over UDP for which the server's receive buffer had no room.
     overflow: u64,
     alone: Alone,
-    /// Whether TCP has failed a test on a fast link.
-    has_failed: bool,
+    /// How often TCP has failed a test on a fast link, and when the next one may be.
+    failed: (u32, Instant),
     window: Window,
     /// How many times as long as the first pause the next one is.
     pauses: u32,
@@ -162,7 +162,7 @@ impl Choice {
             moved: now,
             overflow: 0,
             alone: Alone { since: now, bytes: 0, overflow: 0 },
-            has_failed: false,
+            failed: (0, now),
             window: Window { since: now, bytes: 0 },
             pauses: 1,
             trial: None,
@@ -290,7 +290,7 @@ impl Choice {
 
     /// Returns how many bytes per second UDP moves, if that is a reason to test TCP.
     fn fast_rate(&self, now: Instant, left: u64) -> Option<f64> {
-        if self.current == Protocol::Tcp || self.has_failed {
+        if self.current == Protocol::Tcp || now < self.failed.1 {
             return None;
         }
         let rate = self.window_rate(now).filter(|&rate| self.tuning.is_fast(self.round_trip, rate))?;
@@ -307,7 +307,9 @@ impl Choice {
             && self.trial.is_none()
             && let Some(tcp) = self.window_rate(now).filter(|&tcp| tcp * self.tuning.advantage < udp)
         {
-            self.has_failed = true;
+            // It may have been a busy machine, or a link that does not suit TCP: those who have to wait lose less and less by asking again.
+            let (count, _) = self.failed;
+            self.failed = (count + 1, now + self.tuning.test_pause(count));
             self.turn(now, Reason::Slower(tcp, udp));
         }
         self.window = self.new_window(now);

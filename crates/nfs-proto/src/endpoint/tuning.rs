@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::engine::PathEstimate;
+
 /// Tuning parameters of an [`Endpoint`](super::Endpoint) and of the plans of its transfers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -99,6 +101,19 @@ impl TransportTuning {
         round_trip <= self.notice / 4 && rate * self.stall.as_secs_f64() >= self.trial_bytes as f64
     }
 
+    /// Whether the next client does better to begin with TCP: UDP has found a path that delivers much, does not fade, and is so short that calls of one
+    /// frame take longer than TCP's slow start. From 5 ms on they do not: 1 MiB at 100 Mbit/s and 10 ms takes 139 ms over UDP, 186 ms over TCP
+    /// (docs/transports.md).
+    pub fn is_better_over_tcp(&self, path: &PathEstimate) -> bool {
+        path.min_rtt < self.near * 5 && path.mean_fade.is_zero() && self.is_fast(path.min_rtt, path.rate)
+    }
+
+    /// Returns how long after a failed test of TCP the next one may be, where so many had failed before: eight times as long as a test, and twice as
+    /// long each time.
+    pub(super) fn test_pause(&self, failed: u32) -> Duration {
+        self.outage() * 8 * (1 << failed.min(4))
+    }
+
     /// Returns after how many bytes the rate of UDP is no longer that of its slow start.
     pub(super) const fn fast_bytes(&self) -> u64 {
         self.piece_bytes * 2
@@ -107,5 +122,30 @@ impl TransportTuning {
     /// Returns after what silence a transport may be broken.
     pub(super) fn stalled_after(&self, round_trip: Duration) -> Duration {
         self.stall.max(round_trip * self.stall_round_trips)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_and_fast_path_without_fades_is_better_over_tcp() {
+        let path = PathEstimate {
+            rate: 2e7,
+            is_app_limited: false,
+            min_rtt: Duration::from_millis(2),
+            fades_per_second: 1.0,
+            mean_fade: Duration::ZERO,
+            retransmits: false,
+            block: 1280,
+            in_flight: 10,
+            fast: None,
+        };
+        let is_better = |path| TransportTuning::DEFAULT.is_better_over_tcp(&path);
+        assert!(is_better(path));
+        assert!(!is_better(PathEstimate { rate: 6e6, ..path }), "54 Mbit/s");
+        assert!(!is_better(PathEstimate { min_rtt: Duration::from_millis(5), ..path }));
+        assert!(!is_better(PathEstimate { mean_fade: Duration::from_millis(20), ..path }));
     }
 }

@@ -56,8 +56,8 @@ pub struct PathEstimate {
     pub block: u32,
     /// READs or WRITEs in flight.
     pub in_flight: u32,
-    /// Bytes per second that UDP moved when transfers went on over TCP, where they did, as the link was fast, and stayed there
-    /// ([`Reason::Fast`](crate::endpoint::Reason::Fast)).
+    /// Bytes per second that UDP moved, where the next client does better to begin with TCP: transfers have moved there, as the link was fast, and
+    /// stayed there ([`Reason::Fast`](crate::endpoint::Reason::Fast)), or were too short for that.
     pub fast: Option<f64>,
 }
 

@@ -44,6 +44,7 @@ pub struct Listing {
     landmark: (u64, u64, u64),
     empty_pages: u32,
     done: bool,
+    attributes: Option<Metadata>,
 }
 
 impl Listing {
@@ -58,12 +59,23 @@ impl Listing {
             landmark: (0, 0, 1),
             empty_pages: 0,
             done: false,
+            attributes: None,
         }
+    }
+
+    /// Starts as [`new`](Self::new), with READDIR: names without attributes, of which a page holds five times as many.
+    pub const fn of_names(directory: FileHandle, page_bytes: u32) -> Self {
+        Self { plus: false, ..Self::new(directory, page_bytes) }
     }
 
     /// Whether the last page has been taken in.
     pub const fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Returns the directory's own attributes, where the server has sent them with the last page.
+    pub const fn attributes(&self) -> Option<&Metadata> {
+        self.attributes.as_ref()
     }
 
     /// Returns the procedure of the next call.
@@ -107,7 +119,7 @@ impl Listing {
                     let metadata = optional(&entry.name_attributes);
                     (entry.cookie, DirEntry { name, fileid: entry.fileid, metadata, handle })
                 });
-                (page.cookieverf, page.reply.eof, entries.collect::<Vec<_>>())
+                (page.cookieverf, page.reply.eof, optional(&page.dir_attributes), entries.collect::<Vec<_>>())
             })
         } else {
             reply::decode::<READDIR3resok<'_>>(results).map_err(broken)?.map(|page| {
@@ -115,11 +127,14 @@ impl Listing {
                     let name = entry.name.as_ref().to_vec();
                     (entry.cookie, DirEntry { name, fileid: entry.fileid, metadata: None, handle: None })
                 });
-                (page.cookieverf, page.reply.eof, entries.collect::<Vec<_>>())
+                (page.cookieverf, page.reply.eof, optional(&page.dir_attributes), entries.collect::<Vec<_>>())
             })
         };
         match page {
-            Ok((verifier, eof, entries)) => self.take_page(verifier, eof, entries),
+            Ok((verifier, eof, attributes, entries)) => {
+                self.attributes = attributes;
+                self.take_page(verifier, eof, entries)
+            }
             Err(Status::NOTSUPP) if self.plus => {
                 self.plus = false;
                 Ok(Vec::new())

@@ -14,8 +14,9 @@ const MAX_FOUND: usize = 256;
 /// Addresses of one share, at most.
 const MAX_ADDRESSES: usize = 8;
 
-/// How long a further share may come after the first that is looked for.
-const FURTHER: Duration = Duration::from_millis(300);
+/// How long a further share may come after the first that is looked for: Wi-Fi holds multicast back for sleeping stations, up to three beacons of
+/// 100 ms, and a busy machine adds to it. Who asks the wrong one of two has guessed.
+const FURTHER: Duration = Duration::from_millis(600);
 
 /// A search for shares, for as long as this lives.
 ///
@@ -134,10 +135,13 @@ impl Discovery {
         }
     }
 
-    /// Returns where shares are whose keys begin so. Each may be asked: only the one that is meant can prove it.
+    /// Returns where shares are whose keys begin so: an address of each, then a second one, and so on. Each may be asked: only the one that is meant
+    /// can prove it.
     pub async fn with_key(mut self, key: KeyPrefix, time: Duration) -> Vec<SocketAddr> {
         let meant = self.with(|notice| notice.key == key, time).await;
-        meant.into_iter().flat_map(|found| found.addresses).collect()
+        let turns =
+            (0..MAX_ADDRESSES).flat_map(|turn| meant.iter().filter_map(move |it| it.addresses.get(turn)));
+        turns.copied().collect()
     }
 
     async fn with(&mut self, is_meant: impl Fn(&Notice) -> bool, time: Duration) -> Vec<Found> {

@@ -140,6 +140,20 @@ fn a_welcome_that_is_lost_costs_no_code() {
 }
 
 #[test]
+fn wrong_guesses_of_a_code_that_somebody_has_used_are_forgotten() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + 100 * HOUR);
+    let code = code(&sharer, id);
+    assert!(join(&mut sharer, &code, now).unwrap().is_ok());
+    for minute in 0..100 {
+        let later = now + Duration::from_secs(60 * minute);
+        assert_eq!(join(&mut sharer, &code, later).unwrap().unwrap_err(), Refusal::WrongCode);
+    }
+    assert_eq!((sharer.guesses.len(), sharer.vain.len(), sharer.members[&id].wrong_guesses), (0, 1, 0));
+}
+
+#[test]
 fn who_has_used_a_code_uses_it_again_until_a_session_is_used() {
     let now = epoch();
     let mut sharer = sharer(now);
@@ -686,4 +700,21 @@ fn a_datagram_of_the_largest_size_fits() {
     one.seal(&vec![7; 65_507 - OVERHEAD_BYTES], &mut datagram);
     assert_eq!(datagram.len(), 65_507);
     assert_eq!(two.open(&datagram, &mut message), Some(Opened::Message));
+}
+
+#[test]
+fn who_says_hello_without_end_keeps_nobody_else_out() {
+    let now = epoch();
+    let mut sharer = sharer(now);
+    let id = sharer.invite(now + HOUR);
+    let code = code(&sharer, id);
+    let mut answers = |from: SocketAddr| {
+        let mut join = Join::with_code(code.clone(), Identity::draw(), "", now);
+        let hello = join.poll_transmit(now).unwrap().to_vec();
+        sharer.handle_input(now, from, &hello, &mut Vec::new());
+        sharer.poll_transmit().is_some()
+    };
+    let answered = (0..1000).filter(|port| answers(SocketAddr::new(here().ip(), 1000 + port))).count();
+    assert_eq!(answered, MAX_HANDSHAKES as usize / 2);
+    assert!(answers("192.168.1.8:5000".parse().unwrap()));
 }

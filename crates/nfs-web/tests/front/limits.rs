@@ -1,9 +1,11 @@
 //! What those who want to do harm can take.
 
 use std::{
-    fs::File,
+    env,
+    fs::{self, File},
     io::{Read as _, Write as _},
     net::TcpStream,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -67,15 +69,61 @@ fn one_address_has_not_all_connections() {
     }
 }
 
+/// Runs the test of this name in a process of its own, whose memory no other test of this binary takes:
+/// true in that process.
+fn is_alone(name: &str) -> bool {
+    const MARK: &str = "NFS_WEB_TEST_ALONE";
+    if env::var_os(MARK).is_some() {
+        return true;
+    }
+    let mut itself = Command::new(env::current_exe().unwrap());
+    let output = itself.args(["--exact", name, "--nocapture"]).env(MARK, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+    false
+}
+
 /// The memory of this process, in bytes.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
+/// A page of 10,000 names has megabytes, and is sent to some at once; others wait.
+#[test]
+fn readers_of_long_pages_who_take_nothing_cost_little_memory() {
+    if !is_alone("limits::readers_of_long_pages_who_take_nothing_cost_little_memory") {
+        return;
+    }
+    let site = Site::new();
+    let folder = site.folder.path().join("many");
+    fs::create_dir(&folder).unwrap();
+    (0..10_000).for_each(|number| _ = File::create(folder.join(format!("{number:0100}"))).unwrap());
+    let (cookie, before) = (site.cookie(), resident());
+    let request = format!("GET /files/many/ HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n");
+    let readers: Vec<_> = (0..50)
+        .map(|_| {
+            let mut stream = TcpStream::connect(site.address).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(3));
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 160 << 20, "{grown} bytes for {} readers", readers.len());
+    drop(readers);
+    // Those who have waited get theirs, once the first have gone.
+    let page = site.get("/files/many/");
+    assert_eq!((page.status, page.text().len() > 2 << 20), (200, true));
+}
+
 #[test]
 fn readers_who_take_nothing_cost_no_memory() {
+    if !is_alone("limits::readers_who_take_nothing_cost_no_memory") {
+        return;
+    }
     let site = Site::new();
     File::create(site.folder.path().join("film.mp4")).unwrap().set_len(256 << 20).unwrap();
     site.put("noise/noise", &noise(64 << 20));

@@ -8,7 +8,7 @@ use nfs_proto::attr::{Metadata, SetAttributes};
 use nfs_wire::{FileHandle, Procedure, Status};
 
 use super::{Client, Entry};
-use crate::error::Error;
+use crate::{error::Error, shown::shown};
 
 /// Permission bits of a directory that reserves a name: nobody gives them to one of use.
 const RESERVED_MODE: u32 = 0o1000;
@@ -82,7 +82,7 @@ impl Client {
     ) -> Result<(), Error> {
         let (old, new) = tokio::join!(self.find_file(file, from), self.find_file(file, to));
         if !new? {
-            return Err(Error::NotLinked { name: String::from_utf8_lossy(to.1).into_owned() });
+            return Err(Error::NotLinked { name: shown(to.1) });
         }
         if old? && self.remove_found(from).await? {
             return Ok(());

@@ -28,6 +28,7 @@ use crate::{
     connect::{Finder, normal_path, unlikely_name},
     driver::Connection,
     error::Error,
+    shown::shown,
 };
 
 /// Mount points that are looked up ahead. A file server has some hundred file systems at most.
@@ -332,7 +333,7 @@ impl Client {
     pub(crate) fn refuse_mount_point(&self, directory: FileHandle, name: &[u8]) -> Result<(), Error> {
         let inner = &self.inner.inner_exports;
         match inner.path_of(directory, name) {
-            Some(path) if inner.is_at(&path) => Err(Error::MountPoint { path: text(&path) }),
+            Some(path) if inner.is_at(&path) => Err(Error::MountPoint { path: shown(&path) }),
             _ => Ok(()),
         }
     }
@@ -352,7 +353,7 @@ impl Client {
                 None => return Ok(Some(covered.handle)),
             },
             Ok(root) if root == self.root() || inner.state().above.contains_key(&root) => {
-                Err(Error::SameDirectory { shorter: text(self.export()), longer: text(path) })
+                Err(Error::SameDirectory { shorter: shown(self.export()), longer: shown(path) })
             }
             answer => answer,
         };
@@ -517,7 +518,7 @@ const fn is_no_export(status: MountStatus) -> bool {
 }
 
 fn not_entered(path: &[u8], source: Error) -> Error {
-    Error::NotEntered { path: text(path), source: Arc::new(source) }
+    Error::NotEntered { path: shown(path), source: Arc::new(source) }
 }
 
 /// Whether a path lies below a directory, and is not it.
@@ -528,10 +529,6 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory.strip_suffix(b"/").unwrap_or(directory), name].join(&b'/')
-}
-
-fn text(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
 }
 
 #[cfg(test)]

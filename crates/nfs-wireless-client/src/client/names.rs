@@ -23,7 +23,7 @@ use nfs_wire::{
 };
 
 use super::{Client, CountedError, Entry, decode, packed};
-use crate::{connect::all, error::Error, known::LookedUp};
+use crate::{connect::all, error::Error, known::LookedUp, shown::shown};
 
 /// Pauses before a call about a directory is made again that is busy: half a second in all.
 pub(crate) const BUSY_PAUSES: [Duration; 6] = [
@@ -80,7 +80,7 @@ impl Client {
             }
         };
         let entry = self.crossed(directory, name, entry).await?;
-        let export = String::from_utf8_lossy(self.export());
+        let export = shown(self.export());
         let above = match entry.handle {
             handle if handle == directory => "the directory",
             handle if handle == self.root() => &export,
@@ -89,7 +89,7 @@ impl Client {
         if matches!(name, b"." | b"..") {
             return Ok(entry);
         }
-        Err(Error::Circle { name: String::from_utf8_lossy(name).into_owned(), above: above.to_owned() })
+        Err(Error::Circle { name: shown(name), above: above.to_owned() })
     }
 
     /// Whether a call about a directory is to be made again: the server says that a handle is stale, and knows the directory all the
@@ -461,7 +461,7 @@ impl Client {
         if self.find_file(file, (directory, name)).await? {
             return Ok(());
         }
-        Err(Error::NotLinked { name: String::from_utf8_lossy(name).into_owned() })
+        Err(Error::NotLinked { name: shown(name) })
     }
 
     /// Removes a name that is no directory (REMOVE, RFC 1813 §3.3.12).

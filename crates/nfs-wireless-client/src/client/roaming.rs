@@ -12,9 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nfs_wire::{FileHandle, portmap::Protocol};
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Client, Inner};
+use super::{Client, Inner, set_port};
 use crate::{
     connect::{Finder, Lookups, all},
     driver::{Change, Snapshot, clock},
@@ -136,10 +137,8 @@ impl Client {
 impl Inner {
     /// Looks where the server is now, and goes there; whether there is one.
     async fn look(&self, looked_in_vain: bool) -> bool {
-        let Endpoint { reactor, config, .. } = &self.endpoint;
-        let finder = Finder { reactor, config, host: &self.host };
         for (protocol, before) in self.endpoint.addresses() {
-            match finder.find_again(before, protocol, (&self.export, self.root)).await {
+            match self.find_again(before, protocol).await {
                 Ok((address, _)) if address == before => {
                     if looked_in_vain {
                         self.endpoint.change(Change::Link);
@@ -161,6 +160,24 @@ impl Inner {
             }
         }
         true
+    }
+
+    /// Returns where the server is now, over a transport, and the handle of its root.
+    async fn find_again(
+        &self,
+        before: SocketAddr,
+        protocol: Protocol,
+    ) -> Result<(SocketAddr, FileHandle), Error> {
+        let Endpoint { reactor, config, .. } = &self.endpoint;
+        let server = (&self.export[..], self.root);
+        let Some(channel) = &config.channel else {
+            let finder = Finder { reactor, config, host: &self.host };
+            return finder.find_again(before, protocol, server).await;
+        };
+        let address = channel.find().await.map_err(|source| Error::Channel(Arc::new(source)))?;
+        let mut config = config.clone();
+        set_port(&mut config, address);
+        Finder { reactor, config: &config, host: &self.host }.find_at(&[address], protocol, server).await
     }
 
     /// Whether the name leads to addresses of which none is in use.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     driver::{Answer, Connection, random_bytes},
     error::Error,
+    shown::shown,
 };
 
 /// Lists what is exported (EXPORT, RFC 1813 §5.2.5).
@@ -112,7 +113,7 @@ pub(crate) fn unlikely() -> Vec<u8> {
 /// Mounts an export (MNT, RFC 1813 §5.2.1).
 pub(super) async fn mnt(connection: &Connection, found: Found, path: &[u8]) -> Result<FileHandle, Error> {
     let mut arguments = Vec::new();
-    let name = || String::from_utf8_lossy(path).into_owned();
+    let name = || shown(path);
     if path.len() > mount::MAX_PATH_BYTES {
         return Err(Error::Mount { path: name(), status: MountStatus::NAMETOOLONG });
     }

@@ -10,7 +10,7 @@ use std::{future::poll_fn, task::Poll};
 use nfs_proto::attr::{FileType, Metadata};
 use nfs_wire::{FileHandle, MountStatus, mount::Export};
 
-use crate::error::Error;
+use crate::{error::Error, shown::shown};
 
 /// MNTs under way at a time, as servers drop bursts of datagrams.
 const MOUNTS_AT_ONCE: usize = 16;
@@ -99,7 +99,7 @@ impl Candidates {
         all.drain(..first);
         // The root of everything is what it is. Of any other path it has to be believed that the server has looked at it.
         if mounts_anything && all[0].0 != b"/" {
-            return Err(Error::MountsAnything { shorter: text(&all[0].0), longer: text(&nowhere) });
+            return Err(Error::MountsAnything { shorter: shown(&all[0].0), longer: shown(&nowhere) });
         }
         refuse_doubles(service, listed, &all[0]).await?;
         Ok(Self { all, mounts_anything })
@@ -139,8 +139,8 @@ impl Candidates {
                 Err(error) => return Err(error),
             };
             if let Some(above) = chain.iter().position(|&above| above == handle) {
-                let above = text(&self.all[base + above].0);
-                return Err(Error::Circle { name: text(path), above });
+                let above = shown(&self.all[base + above].0);
+                return Err(Error::Circle { name: shown(path), above });
             }
             // Whether MNT goes where a link leads is up to the server, and where that is, is not known here.
             if metadata.file_type == FileType::Symlink {
@@ -150,8 +150,8 @@ impl Candidates {
                 && mounted != handle
                 && !is_same(server, mounted, &metadata).await?
             {
-                let shorter = text(&self.all[base].0);
-                return Err(Error::TwoDirectories { shorter, longer: text(path) });
+                let shorter = shown(&self.all[base].0);
+                return Err(Error::TwoDirectories { shorter, longer: shown(path) });
             }
             if metadata.file_type != FileType::Directory {
                 return Ok(None);
@@ -177,7 +177,7 @@ impl Candidates {
     }
 
     fn same(&self, above: usize, below: usize) -> Error {
-        Error::SameDirectory { shorter: text(&self.all[above].0), longer: text(&self.all[below].0) }
+        Error::SameDirectory { shorter: shown(&self.all[above].0), longer: shown(&self.all[below].0) }
     }
 }
 
@@ -193,7 +193,7 @@ async fn mount_listed(
     let mut mounts = all([export, around].map(|path| service.mount(path))).await;
     let (outer, inner) = (mounts.pop().expect("two of them"), mounts.pop().expect("two of them")?);
     if outer.is_ok_and(|outer| outer == inner) {
-        return Err(Error::SameDirectory { shorter: text(around), longer: text(export) });
+        return Err(Error::SameDirectory { shorter: shown(around), longer: shown(export) });
     }
     Ok(inner)
 }
@@ -208,7 +208,7 @@ async fn refuse_doubles(
     let inside: Vec<&[u8]> = inside.take(MOUNTS_AT_ONCE).collect();
     let mounts = all(inside.iter().map(|export| service.mount(export))).await;
     match inside.iter().zip(mounts).find(|(_, mounted)| mounted.as_ref().ok() == handle.as_ref()) {
-        Some((export, _)) => Err(Error::SameDirectory { shorter: text(path), longer: text(export) }),
+        Some((export, _)) => Err(Error::SameDirectory { shorter: shown(path), longer: shown(export) }),
         None => Ok(()),
     }
 }
@@ -294,10 +294,6 @@ pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output 
     })
     .await;
     futures.into_iter().map(|(_, output)| output.expect("all are done")).collect()
-}
-
-fn text(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ enum Fate {
     Answer(u64),
     /// An answer that is a no.
     Refusal(u64),
+    /// The port mapper answers that there is no such service.
+    NoService(u64),
     /// Nobody is there for so many milliseconds, from the beginning on.
     Starting(u64),
 }
@@ -18,7 +20,7 @@ enum Fate {
 /// Makes attempts at addresses with these fates; returns what came of them, and after how many milliseconds.
 async fn outcome(fates: &[Fate]) -> (Result<usize, Error>, u64) {
     let addresses = (0..fates.len()).map(|at| SocketAddr::from(([192, 0, 2, 1], at as u16))).collect();
-    let nowhere = Error::Closed;
+    let nowhere = Error::Resolve { host: "nas".into(), source: Arc::new(io::ErrorKind::NotFound.into()) };
     let begun = tokio::time::Instant::now();
     let attempt = |address: SocketAddr| -> Attempt<'_, usize> {
         let at = usize::from(address.port());
@@ -42,6 +44,10 @@ async fn outcome(fates: &[Fate]) -> (Result<usize, Error>, u64) {
                     Err(Error::Unreachable { what: "the NFSv3 service", address, protocol, source })
                 }
                 Fate::Starting(_) => Ok(at),
+                Fate::NoService(time) => {
+                    after(time).await;
+                    Err(Error::NotRegistered { what: "the NFSv3 service", protocol: Protocol::Udp })
+                }
                 Fate::Refusal(time) => {
                     after(time).await;
                     Err(Error::Mount { path: "/".into(), status: nfs_wire::MountStatus::ACCES })
@@ -55,7 +61,7 @@ async fn outcome(fates: &[Fate]) -> (Result<usize, Error>, u64) {
 
 #[tokio::test]
 async fn a_silent_address_delays_the_next_one_by_a_quarter_of_a_second() {
-    use Fate::{Answer, Gone, Refusal, Silence, Starting};
+    use Fate::{Answer, Gone, NoService, Refusal, Silence, Starting};
     // The address that answers, and when at the earliest. A machine that is busy may take seconds more.
     for (fates, expected) in [
         (&[Answer(600)][..], (0, 600)),
@@ -68,6 +74,10 @@ async fn a_silent_address_delays_the_next_one_by_a_quarter_of_a_second() {
         (&[Answer(400), Answer(10_000)], (0, 400)),
         (&[Answer(600), Silence], (0, 600)),
         (&[Answer(0), Answer(0)], (0, 0)),
+        // A server may serve one family of addresses alone, or let in those of one alone.
+        (&[NoService(5), Answer(20)], (1, 25)),
+        (&[Refusal(5), Gone(5), Answer(20)], (2, 30)),
+        (&[Silence, Refusal(20), Answer(0)], (2, 270)),
         // A server that is starting refuses for a while.
         (&[Silence, Starting(2000)], (1, 2000)),
         (&[Starting(2000), Silence, Silence], (0, 2000)),
@@ -76,11 +86,17 @@ async fn a_silent_address_delays_the_next_one_by_a_quarter_of_a_second() {
         assert_eq!(result.unwrap(), expected.0, "{fates:?}");
         assert!((expected.1..expected.1 + 5000).contains(&time), "{fates:?}: {time} ms");
     }
-    let (refused, time) = outcome(&[Silence, Refusal(20), Answer(0)]).await;
-    assert!(matches!(refused, Err(Error::Mount { .. })) && time >= 270);
+    for fates in
+        [&[Silence, Refusal(20)][..], &[Refusal(20), Silence], &[NoService(0), Refusal(20), Gone(400)]]
+    {
+        let (refused, time) = outcome(fates).await;
+        assert!(matches!(refused, Err(Error::Mount { .. })) && time < 5000, "{fates:?}: {time} ms");
+    }
+    let (absent, _) = outcome(&[Gone(5), NoService(0), Gone(5)]).await;
+    assert!(matches!(absent, Err(Error::NotRegistered { .. })));
     let (gone, time) = outcome(&[Gone(5), Gone(700)]).await;
     assert!(matches!(gone, Err(Error::Unreachable { .. })) && time >= 705);
-    assert!(matches!(outcome(&[]).await.0, Err(Error::Closed)));
+    assert!(matches!(outcome(&[]).await.0, Err(Error::Resolve { .. })));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::{
     client::{Client, Entry},
     connect::all,
     error::Error,
+    shown::shown,
 };
 
 /// Entries of a directory that are removed at the same time.
@@ -94,7 +95,7 @@ impl Removal<'_> {
 
     /// Begins with what has a name, which was that of a directory when it was listed.
     async fn enter(&mut self, above: FileHandle, name: Vec<u8>) -> Result<(), Error> {
-        let shown = || String::from_utf8_lossy(&name).into_owned();
+        let shown = || shown(&name);
         // It may have been moved since, and something else may have its name.
         let Entry { handle, metadata } = match self.client.lookup(above, &name).await {
             Ok(found) => found,

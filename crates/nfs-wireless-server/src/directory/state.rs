@@ -16,7 +16,6 @@ use nfs_wire::{
 use rustix::{
     fs::{Dir, Mode, OFlags, RawMode},
     io::Errno,
-    process::{Resource, getrlimit},
 };
 
 use super::{
@@ -26,7 +25,10 @@ use super::{
     search::Search,
     table::{Place, Table},
 };
-use crate::vfs::{Name, NodeId};
+use crate::{
+    descriptors::most_descriptors,
+    vfs::{Name, NodeId},
+};
 
 /// Entries looked at before the client is asked to come again, so that others are served meanwhile.
 const ENTRIES_PER_TURN: usize = 8192;
@@ -68,9 +70,7 @@ impl Drop for OpenFile {
 
 /// Returns how many files all directories together may keep open: a quarter of what the process may open.
 fn most_kept() -> usize {
-    getrlimit(Resource::Nofile)
-        .current
-        .map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
+    most_descriptors() / 4
 }
 
 /// A file that was found where the table says it is.

@@ -211,6 +211,20 @@ fn a_handle_survives_the_removal_of_one_of_its_names() {
 }
 
 #[test]
+fn a_file_is_where_it_was_moved_to() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"one", b"contents").unwrap();
+    let directory = vfs(&mut host).make(NOW, b"dir", NewObject::Directory).unwrap();
+    let vfs = vfs(&mut host);
+    assert_eq!(vfs.path(file).unwrap(), b"one");
+    vfs.rename(NOW, (ROOT, name(b"one")), (directory, name(b"two"))).unwrap();
+    assert_eq!(vfs.path(file).unwrap(), b"dir/two");
+    assert_eq!(vfs.path(ROOT).unwrap(), b"");
+    vfs.remove(NOW, directory, name(b"two")).unwrap();
+    assert_eq!(vfs.path(file), None);
+}
+
+#[test]
 fn a_named_pipe_does_not_hold_the_server_up() {
     let mut host = host(quick());
     let vfs = vfs(&mut host);

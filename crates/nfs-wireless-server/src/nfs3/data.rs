@@ -55,6 +55,7 @@ impl Call<'_> {
         }
         self.reply.resize(self.reply.len() + padding(length), 0);
         *self.read_bytes += length as u64;
+        *self.read = Some(node);
         Ok(())
     }
 

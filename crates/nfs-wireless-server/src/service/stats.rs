@@ -1,5 +1,7 @@
 //! What a service counts.
 
+use crate::vfs::NodeId;
+
 /// Counters of a [`Service`](crate::Service), since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,6 +28,8 @@ pub struct Stats {
     pub served: [u64; 22],
     /// Bytes of file data in READ replies.
     pub read_bytes: u64,
+    /// What was read last ([`Vfs::path`](crate::Vfs::path) says where it is).
+    pub last_read: Option<NodeId>,
     /// Bytes of file data in WRITE calls that succeeded.
     pub written_bytes: u64,
 }

@@ -11,7 +11,7 @@ use nfs_wire::{
     rpc::encode_call_header,
 };
 
-use super::*;
+use super::{waiting::MOST_CALLS, *};
 use crate::{
     Memory, ReplyCacheConfig, Timing,
     testing::{Bench, SEED, at, epoch, peer, write_arguments},
@@ -196,15 +196,46 @@ fn too_many_waiting_datagrams_are_dropped_and_may_come_again() {
     let root = bench.root();
     let file = bench.create(&root, b"file");
     let mut last = Vec::new();
-    for _ in 0..MAX_WAITING_CALLS + 2 {
+    for _ in 0..MOST_CALLS + 2 {
         last = write_message(&mut bench, &file, stable_how::UNSTABLE);
         bench.exchange(&last);
     }
     assert_eq!(bench.service.stats().overflowed, 1);
     assert!(bench.service.is_congested());
-    assert_eq!(bench.pass(Duration::from_secs(60)).len(), MAX_WAITING_CALLS + 1);
+    assert_eq!(bench.pass(Duration::from_secs(60)).len(), MOST_CALLS + 1);
     bench.exchange(&last);
     assert_eq!(bench.pass(Duration::from_secs(1)).len(), 1);
+}
+
+/// Somebody who asks for more than there is time for delays himself.
+#[test]
+fn the_calls_of_one_address_take_turns_with_those_of_others() {
+    let mut bench = Bench::with(slow(1), Memory::default());
+    bench.peer = peer(Protocol::Udp);
+    let root = bench.root();
+    let file = bench.create(&root, b"file");
+    bench.service.defer_calls();
+    let greedy = bench.peer;
+    for _ in 0..MOST_CALLS + 100 {
+        let message = write_message(&mut bench, &file, stable_how::UNSTABLE);
+        bench.exchange(&message);
+    }
+    assert_eq!(bench.service.stats().overflowed, 99);
+    bench.peer.address.set_ip([192, 0, 2, 99].into());
+    let modest = bench.peer;
+    for _ in 0..2 {
+        let message = write_message(&mut bench, &file, stable_how::UNSTABLE);
+        bench.exchange(&message);
+    }
+    let mut peers = Vec::new();
+    while let Some(work) = bench.service.poll_work() {
+        let done = work.run();
+        bench.service.handle_done(bench.now, done);
+        peers.extend(bench.pass(Duration::from_secs(1)).iter().map(|reply| reply.peer));
+    }
+    // One was under way.
+    assert_eq!(peers[..5], [greedy, greedy, modest, greedy, modest]);
+    assert_eq!((peers.len(), bench.service.stats().overflowed), (MOST_CALLS + 1, 101));
 }
 
 fn commit(bench: &mut Bench, file: &nfs_fh3) -> COMMIT3resok {

@@ -25,7 +25,7 @@ use crate::{
     nfs3::{Call, Limits},
     portmap,
     reply_cache::CallKey,
-    vfs::{Owner, Vfs},
+    vfs::{NodeId, Owner, Vfs},
 };
 
 /// A call of the back end that is to be made outside the service, on any thread.
@@ -103,6 +103,7 @@ pub(super) struct Outcome {
     pub(super) rejected: bool,
     pub(super) served: Option<Procedure>,
     pub(super) read_bytes: u64,
+    pub(super) read: Option<NodeId>,
     pub(super) written_bytes: u64,
     pub(super) service_time: Duration,
 }
@@ -286,6 +287,7 @@ impl Task {
                 backend,
                 reply: &mut outcome.reply,
                 read_bytes: &mut outcome.read_bytes,
+                read: &mut outcome.read,
                 written_bytes: &mut outcome.written_bytes,
                 now: self.now,
                 handles: self.handles,

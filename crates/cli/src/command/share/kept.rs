@@ -61,12 +61,23 @@ impl Kept {
         let entries = fs::read_dir(place.path()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let now = Instant::now();
-        for name in names.filter(|name| name.len() == ID_LENGTH && *name != self.name) {
-            // That of another process is in use.
-            if let Ok(kept) = Self::named(place, name)
-                && kept.load(now).is_none()
-            {
-                kept.remove();
+        for name in names {
+            // What was being written when a share was killed has its keys, too.
+            let begun = name.strip_prefix('.').and_then(|rest| rest.get(..ID_LENGTH));
+            let Some(id) = begun.or_else(|| (name.len() == ID_LENGTH).then_some(&*name)) else { continue };
+            let other = match id == self.name {
+                true => None,
+                // That of another process is in use.
+                false => match Self::named(place, id.to_owned()) {
+                    Ok(other) => Some(other),
+                    Err(_) => continue,
+                },
+            };
+            if begun.is_some() {
+                let _ = self.directory.remove(name.as_bytes());
+            }
+            if let Some(other) = other.filter(|other| other.load(now).is_none()) {
+                other.remove();
             }
         }
     }

@@ -12,10 +12,11 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 use nfs_share::{Event, Member, MemberId, Share};
+use nfs_web::Used;
 use nfs_wireless_server::{Access, Directory, DirectoryConfig};
 use rustix::fs::{Mode, OFlags};
 
-use super::web::Web;
+use super::{live::Reader, web::Web};
 use crate::{
     error::{local, show},
     exit::{Exit, Failure},
@@ -241,23 +242,43 @@ impl<'a> People<'a> {
 
     /// Returns when one of them was heard last.
     pub(super) fn heard(&self) -> Option<Instant> {
-        self.share.members().iter().filter_map(|member| Some(self.share.heard(member.id)?.0)).max()
+        self.share.members().iter().filter_map(|member| self.used(member.id)).max()
+    }
+
+    /// Returns when a member was heard last, or its browser took something.
+    fn used(&self, id: MemberId) -> Option<Instant> {
+        let heard = self.share.heard(id).map(|(at, _)| at);
+        heard.max(self.by_browser(id).at)
+    }
+
+    /// Returns what a member's browser has had.
+    fn by_browser(&self, id: MemberId) -> Used {
+        self.web.as_ref().map_or_else(Used::default, |web| web.used(id))
+    }
+
+    /// Returns how many bytes a member has read, a browser's among them.
+    fn read_bytes(&self, id: MemberId) -> u64 {
+        self.share.served(id).read_bytes + self.by_browser(id).bytes
     }
 
     /// Lets somebody read until then, who may be on the list already; returns what to say.
     pub(super) fn allow(&mut self, text: &str, until: Instant) -> anyhow::Result<String> {
         let mut person = Person::parse(text)?;
-        let files = person.files(self.directory)?;
         let at = self.listed.iter().position(|it| it.person.name == person.name);
-        if let Some(at) = at
-            && let Some(member) = self.member(&self.listed[at])
-        {
+        // A name alone is the person that was meant before, who may read no more than then.
+        if let Some(at) = at.filter(|_| !text.contains('=')) {
+            person.below.clone_from(&self.listed[at].person.below);
+        }
+        let files = person.files(self.directory)?;
+        let member = at.and_then(|at| self.member(&self.listed[at]));
+        // Others have guessed too often: there is no code that this person could use.
+        if let Some(member) = member.as_ref().filter(|it| it.code.is_none() && it.key.is_none()) {
+            self.share.stop(member.id);
+        } else if let (Some(at), Some(member)) = (at, member) {
             let listed = &mut self.listed[at];
-            let is_other = text.contains('=') && person.below != listed.person.below;
+            let is_other = person.below != listed.person.below;
             if is_other {
                 self.share.serve(member.id, files);
-            } else {
-                person.below.clone_from(&listed.person.below);
             }
             listed.person = person;
             self.share.extend(member.id, until);
@@ -353,11 +374,22 @@ impl<'a> People<'a> {
         })
     }
 
+    /// Returns who was heard so far, and what each has read.
+    pub(super) fn readers(&self) -> Vec<Reader> {
+        let reader = |listed: &Listed| {
+            let id = listed.id?;
+            let mut served = self.share.served(id);
+            served.read_bytes += self.by_browser(id).bytes;
+            Some(Reader { name: listed.person.shown(), heard: self.used(id)?, served })
+        };
+        self.listed.iter().filter_map(reader).collect()
+    }
+
     /// Says how much each has read.
     pub(super) fn totals(&self) -> String {
         let mut said = String::new();
         for listed in &self.listed {
-            let read = listed.id.map_or(0, |id| self.share.served(id).read_bytes);
+            let read = listed.id.map_or(0, |id| self.read_bytes(id));
             if read > 0 {
                 let _ = writeln!(said, "{} read {read} bytes", listed.person.shown());
             }
@@ -388,10 +420,13 @@ impl<'a> People<'a> {
             return [name, below, String::new(), "may not read any more".to_owned()];
         };
         let state = match (&member.code, member.key) {
-            (Some(code), None) => format!("code {code}, not used yet"),
+            (Some(code), None) => match self.read_bytes(member.id) {
+                0 => format!("code {code}, not used yet"),
+                read => format!("code {code}, not used yet; {} sent to a browser", units::bytes(read)),
+            },
             (None, None) => "no code: others have guessed too often".to_owned(),
             (_, Some(_)) => {
-                let read = self.share.served(member.id).read_bytes;
+                let read = self.read_bytes(member.id);
                 let heard = self.share.heard(member.id).map(|(at, from)| {
                     let ago = units::whole_seconds(at.elapsed());
                     format!(" at {}, heard {ago} ago", from.ip().to_canonical())

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, io::IsTerminal as _, net::SocketAddr, time::Instant};
 
 use nfs_share::{Identity, MemberId};
-use nfs_web::{Front, Secret};
+use nfs_web::{Front, Secret, Used};
 use nfs_wireless_server::Directory;
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use zeroize::Zeroizing;
@@ -56,6 +56,11 @@ impl Web {
         term: impl Fn() -> Option<Instant> + Send + Sync + 'static,
     ) {
         self.front.admit(&self.secret(id), files, term);
+    }
+
+    /// Returns what a member's browser has had.
+    pub(super) fn used(&self, id: MemberId) -> Used {
+        self.front.used(&self.secret(id))
     }
 
     /// Says what to open in a browser: the addresses, and the first one for cameras.

@@ -61,6 +61,8 @@ pub(crate) struct Version {
 pub(crate) struct File {
     pub(crate) versions: Vec<Version>,
     pub(crate) removed: bool,
+    /// Its mode lets its owner in alone.
+    pub(crate) is_closed: bool,
 }
 
 /// How a server answers.
@@ -196,8 +198,17 @@ impl Server {
     /// Changes attributes of a file, and none of its bytes.
     pub(crate) fn change_mode(&mut self, now: Duration, file: u64) {
         let changed = self.stamp(now);
+        let file = self.files.get_mut(&file).expect("it is there");
+        file.is_closed = !file.is_closed;
+        file.versions.last_mut().expect("written once").changed = changed;
+    }
+
+    /// Writes other bytes, and sets the time of the last change of the file back to what it was.
+    pub(crate) fn overwrite(&mut self, now: Duration, file: u64, data: Vec<u8>) {
+        let stamp = self.files[&file].versions.last().expect("written once").stamp;
+        self.write(now, file, data);
         let version = self.files.get_mut(&file).and_then(|file| file.versions.last_mut());
-        version.expect("written once").changed = changed;
+        version.expect("just written").stamp = stamp;
     }
 
     pub(crate) fn handle(file: u64) -> FileHandle {
@@ -219,7 +230,7 @@ impl Server {
         };
         Some(fattr3 {
             type_,
-            mode: 0o755,
+            mode: if self.files.get(&number).is_some_and(|file| file.is_closed) { 0o700 } else { 0o755 },
             nlink,
             uid: 0,
             gid: 0,

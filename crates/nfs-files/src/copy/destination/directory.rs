@@ -43,7 +43,7 @@ pub(in crate::copy) struct Frame {
     /// The source directory whose contents go here.
     source: Option<(u64, u64)>,
     /// What to set at the end.
-    last: Option<Attributes>,
+    last: Cell<Option<Attributes>>,
     /// What it was when it was found.
     was: Option<Attributes>,
     /// Whether anything in it has changed.
@@ -80,7 +80,7 @@ impl Frame {
             parent: None,
             marks: false,
             source: None,
-            last: None,
+            last: Cell::default(),
             was: None,
             is_touched: Cell::default(),
             has_journals: Cell::default(),
@@ -145,6 +145,7 @@ impl Frame {
         let relative = name.map(|name| filter::below(&parent.relative, name)).unwrap_or_default();
         let (source, ignores) = (Some(source.file), RefCell::new(parent.ignores()));
         let (given, parent) = (parent.given.below(name), Some(Rc::clone(parent)));
+        let last = Cell::new(last);
         Self { parent, source, last, was, relative, ignores, given, ..Self::top(place) }
     }
 
@@ -163,7 +164,7 @@ impl Frame {
     /// another, until its own is set at the end.
     pub(in crate::copy) async fn touch_names(&self, context: Context<'_>) {
         self.is_touched.set(true);
-        if let Some(was) = self.was.filter(|was| self.last.is_some() && was.mode & 0o300 != 0o300) {
+        if let Some(was) = self.was.filter(|was| self.last.get().is_some() && was.mode & 0o300 != 0o300) {
             let wider = Attributes { mode: was.mode | 0o300, ..was };
             let widen = || async {
                 // If that is refused, so is what follows, which is then reported.
@@ -171,6 +172,25 @@ impl Frame {
             };
             self.is_widened.get_or_init(widen).await;
         }
+    }
+
+    /// Lets a directory have no more permissions than its source has `now`, if those are others than when that was listed: its owner may not
+    /// want it read any more. The mode of one that was there before is its own, unless modes are kept.
+    pub(in crate::copy) async fn follow_source(
+        &self,
+        context: Context<'_>,
+        preserve: bool,
+        listed: &Attributes,
+        now: Attributes,
+    ) {
+        if listed.rights() == now.rights() || listed.file.1 != now.file.1 || !preserve && self.was.is_some() {
+            return;
+        }
+        let mode = if preserve { now.mode } else { listed.mode & now.mode & 0o777 & !local::umask() };
+        let last = Attributes { mode, ..listed.with_rights_of(&now) };
+        self.last.set(Some(last));
+        // Before anything is in it. What is refused now is refused at the end, and reported then.
+        let _ = self.place.set_last(context, Attributes { mode: mode & 0o777 | 0o700, ..last }, false).await;
     }
 
     /// Whether it lies on a file system that is mounted within the destination.
@@ -183,7 +203,7 @@ impl Frame {
 
     /// Lets its owner change what is in it once more, where that is not as its source has it; false where it is.
     pub(in crate::copy) async fn widen_again(&self, context: Context<'_>) -> bool {
-        let Some(last) = self.last.filter(|last| last.mode & 0o300 != 0o300) else { return false };
+        let Some(last) = self.last.get().filter(|last| last.mode & 0o300 != 0o300) else { return false };
         self.note_change();
         // If that is refused, so is what follows, which is then reported.
         let _ = self.place.set_last(context, Attributes { mode: last.mode | 0o300, ..last }, false).await;
@@ -344,7 +364,7 @@ impl Frame {
         let mut next = Some(frame);
         let mut result = Ok(());
         while let Some(frame) = next.take().and_then(Rc::into_inner) {
-            if let Some(attributes) = frame.last.filter(|source| !preserve || !frame.is_as(*source)) {
+            if let Some(attributes) = frame.last.get().filter(|source| !preserve || !frame.is_as(*source)) {
                 let set = frame.place.set_last(context, attributes, preserve).await;
                 result = result.and(set);
             }

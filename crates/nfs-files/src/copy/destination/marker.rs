@@ -1,7 +1,7 @@
 //! The mark of an unfinished copy of a directory: a file in it, with the path and the identity of the source, and a seal that only this
 //! user can make.
 
-use std::{fmt::Display, io::Read};
+use std::{fmt::Display, fs::File, io::Read};
 
 use nfs_wireless_client::{self as client, Client, FileHandle, FileType, NfsStatus};
 
@@ -75,15 +75,20 @@ fn split(mark: &[u8]) -> (&[u8], &[u8]) {
     mark.split_at(mark.iter().rposition(|&byte| byte == b'\n').unwrap_or(mark.len()))
 }
 
-/// Returns the mark in a directory on this machine, if there is one. Its owner tells whether it is this user's.
-pub(in crate::copy) fn local(directory: &Directory) -> Option<Mark> {
+/// Returns the mark in a directory on this machine, if there is one. Its owner and its mode tell whether it is this user's or, where all
+/// files have the same, its seal.
+pub(in crate::copy) fn local(directory: &Directory, key: Option<Key>) -> Option<Mark> {
     directory.stat(MARKER).ok()??;
-    let Ok(Some(file)) = directory.read_own(MARKER) else {
-        return Some(Mark { of: Vec::new(), is_own: false });
+    let read_from = |file: File, key| {
+        let mut bytes = Vec::new();
+        let _ = file.take(MOST_BYTES.into()).read_to_end(&mut bytes);
+        read(&bytes, key)
     };
-    let mut bytes = Vec::new();
-    let _ = file.take(MOST_BYTES.into()).read_to_end(&mut bytes);
-    Some(Mark { is_own: true, ..read(&bytes, None) })
+    if let Ok(Some(file)) = directory.read_own(MARKER) {
+        return Some(Mark { is_own: true, ..read_from(file, None) });
+    }
+    let sealed = directory.read(MARKER).ok().map(|file| read_from(file, key));
+    Some(sealed.filter(|mark| mark.is_own).unwrap_or(Mark { of: Vec::new(), is_own: false }))
 }
 
 /// Refuses a directory in which others could have put the mark.
@@ -163,7 +168,7 @@ impl Place {
         }
         let mark = match self {
             Self::Planned(_) => None,
-            Self::Local { directory, .. } => local(directory),
+            Self::Local { directory, .. } => local(directory, None),
             Self::Remote(place) => {
                 let look = async |at: &RemotePlace| remote(&at.client, at.handle, None).await.at(&at.remote);
                 place.with(context, look).await?

@@ -15,11 +15,12 @@ use crate::{
         source::{Kind, SET_ID},
         tags::Tags,
     },
-    error::{Result, ResultExt, exists, has_status, is_missing, local},
+    error::{Error, Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
     find::Children,
     local::{Adjusted, Named, Times},
     name::{Tag, fresh},
+    url::Remote,
 };
 
 impl Place {
@@ -128,7 +129,8 @@ impl Place {
         self.surplus(context, &BTreeSet::new(), false).await
     }
 
-    /// Lists what is in the directory under other names; what is known is not asked for again if that `may_be_known`.
+    /// Lists what is in the directory under other names; what is known is not asked for again if that `may_be_known`. It may be deleted: where
+    /// the server says that it has listed another directory, that is an error.
     pub(in crate::copy) async fn surplus(
         &self,
         context: Context<'_>,
@@ -144,6 +146,9 @@ impl Place {
                 found.extend(others.map(|(name, stat)| (name, Present::local(&stat))));
             }
             Self::Remote(place) if may_be_known && place.knows_all => {
+                if place.lists_another {
+                    return Err(is_another(&place.remote));
+                }
                 let known = place.known.iter().filter(|(name, _)| !names.contains(*name));
                 found.extend(known.filter_map(|(name, present)| Some((name.clone(), (*present)?))));
                 found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -152,6 +157,9 @@ impl Place {
                 let mut children = Children::open(&place.client, place.handle, &place.remote)?.of_target();
                 while !children.is_done() {
                     let part = children.next(context).await?;
+                    if place.is_another(&children) {
+                        return Err(is_another(&place.remote));
+                    }
                     let others = part.into_iter().filter(|child| !names.contains(&child.name));
                     found.extend(
                         others.map(|child| (child.name, Present::remote(child.handle, &child.metadata))),
@@ -371,4 +379,8 @@ impl RemotePlace {
             removed => removed.at(remote.join(path)),
         }
     }
+}
+
+fn is_another(remote: &Remote) -> Error {
+    Error::other(format!("{remote}: nothing is deleted there, the server lists another directory for it"))
 }

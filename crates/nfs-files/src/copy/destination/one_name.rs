@@ -17,7 +17,7 @@ use crate::{
     copy::{
         Overwrite, Run,
         destination::{Place, Present, directory::Frame},
-        source::Node,
+        source::{Kind, Node},
     },
     error::{Error, Result},
     escape::escape,
@@ -28,11 +28,20 @@ use crate::{
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Names {
     by_key: RefCell<HashMap<u64, Vec<Vec<u8>>>>,
+    /// Names that other shards copy into it.
+    of_others: RefCell<HashMap<u64, Vec<Vec<u8>>>>,
     in_use: RefCell<HashMap<u64, Arc<Mutex<()>>>>,
     /// The files on this machine that were made in it, by their numbers.
     made: RefCell<HashMap<u64, Vec<u8>>>,
     /// Where several sources go into one directory: what became of them.
     merged: Option<Merged>,
+}
+
+/// Who has to do with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    ThisRun,
+    AnotherShard,
 }
 
 /// The names that several sources have filled.
@@ -105,6 +114,20 @@ impl Names {
         others
     }
 
+    /// Adds a name that another shard copies.
+    pub(in crate::copy) fn add_of_others(&self, name: &[u8]) {
+        let mut of_others = self.of_others.borrow_mut();
+        let names = of_others.entry(fnv1a(&folded(name))).or_default();
+        if names.iter().all(|known| known != name) {
+            names.push(name.to_vec());
+        }
+    }
+
+    /// Returns the names of other shards that a file system may take for the one whose turn it is.
+    fn of_others(&self, turn: &Turn<'_>) -> Vec<Vec<u8>> {
+        self.of_others.borrow().get(&turn.key).cloned().unwrap_or_default()
+    }
+
     /// Notes a file on this machine that has got its name.
     pub(in crate::copy) fn add_made(&self, number: u64, name: &[u8]) {
         self.made.borrow_mut().insert(number, name.to_vec());
@@ -121,16 +144,21 @@ impl Run<'_> {
     pub(in crate::copy) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
         let turn = frame.given().turn(name).await;
         let mut others = frame.given().add(&turn, name);
+        let mut of_shards = frame.given().of_others(&turn);
         // Of two names in one listing, neither stands for the other.
         if frame.place.has_listed(name) {
             others.retain(|other| !frame.place.has_listed(other));
+            of_shards.clear();
         }
+        let others = others.into_iter().map(|other| (other, By::ThisRun));
+        let mut others =
+            others.chain(of_shards.into_iter().map(|other| (other, By::AnotherShard))).peekable();
         // Hundreds of names may be alike: where nothing has this one, one look is enough.
-        if !others.is_empty()
+        if others.peek().is_some()
             && let Some(this) = frame.place.look_up(self.context, name).await?
         {
-            for other in others {
-                self.refuse_if_same(&frame.place, (name, this), &other).await?;
+            for (other, by) in others {
+                self.refuse_if_same(&frame.place, (name, this), &other, by).await?;
             }
         }
         Ok(turn)
@@ -159,7 +187,7 @@ impl Run<'_> {
         other: &[u8],
     ) -> Result<()> {
         match place.look_up(self.context, name).await? {
-            Some(this) => self.refuse_if_same(place, (name, this), other).await,
+            Some(this) => self.refuse_if_same(place, (name, this), other, By::ThisRun).await,
             None => Ok(()),
         }
     }
@@ -170,6 +198,7 @@ impl Run<'_> {
         place: &Place,
         (name, this): (&[u8], Present),
         other: &[u8],
+        by: By,
     ) -> Result<()> {
         let that = place.look_up(self.context, other).await?;
         if !that.is_some_and(|that| is_same(&this, &that)) {
@@ -177,11 +206,17 @@ impl Run<'_> {
         }
         // They may be two names of one file, or the file system may number its files as it likes.
         let entries = place.entries(self.context).await?;
-        if [name, other].iter().all(|name| entries.iter().any(|(entry, _)| entry == name)) {
+        let is_listed = |name: &[u8]| entries.iter().any(|(entry, _)| entry == name);
+        // What another shard has made is there under the other name.
+        if is_listed(name) && (by == By::AnotherShard || is_listed(other)) {
             return Ok(());
         }
+        let whose = match by {
+            By::ThisRun => "this run has copied",
+            By::AnotherShard => "another shard copies",
+        };
         let text = format!(
-            "{}: not copied, the destination takes this name for that of {}, which this run has copied",
+            "{}: not copied, the destination takes this name for that of {}, which {whose}",
             place.show(name),
             place.show(other)
         );
@@ -214,7 +249,12 @@ impl Place {
             let mut is_wanted = false;
             for alike in by_key.get(&fnv1a(&folded(&name))).into_iter().flatten() {
                 let there = self.look_up(context, alike).await?;
-                is_wanted |= present.attributes.links <= 1 && there.is_some_and(|it| is_same(&it, &present));
+                if there.is_some_and(|it| is_same(&it, &present)) {
+                    // Of a file that has several names, this may be another one; a directory has one.
+                    is_wanted |= present.kind == Kind::Directory
+                        || present.attributes.links <= 1
+                        || !Box::pin(self.entries(context)).await?.iter().any(|(listed, _)| listed == *alike);
+                }
             }
             if !is_wanted {
                 others.push((name, present));
@@ -225,7 +265,7 @@ impl Place {
 }
 
 /// Whether two looks were at the same file.
-fn is_same(a: &Present, b: &Present) -> bool {
+pub(in crate::copy) fn is_same(a: &Present, b: &Present) -> bool {
     a.kind == b.kind && (a.attributes.file == b.attributes.file || a.handle.is_some() && a.handle == b.handle)
 }
 
@@ -234,7 +274,9 @@ fn is_same(a: &Present, b: &Present) -> bool {
 fn folded(name: &[u8]) -> Vec<u8> {
     let mut folded = match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => {
-            let upper = text.nfkd().filter(|&it| !is_ignorable(it)).flat_map(char::to_uppercase);
+            // The capital sharp s has two letters only as the upper case of its lower case.
+            let lower = text.nfkd().filter(|&it| !is_ignorable(it)).flat_map(char::to_lowercase);
+            let upper = lower.flat_map(char::to_uppercase);
             let lower: String = upper.flat_map(char::to_lowercase).collect();
             lower.nfkd().collect::<String>().into_bytes()
         }
@@ -282,6 +324,12 @@ mod tests {
         let keys: BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
         assert_eq!(keys.len(), names.len());
         assert_ne!(folded(b"\xff"), folded(b"\xfe"));
+        for character in '\0'..=char::MAX {
+            let of = |text: String| String::from_utf8(folded(text.as_bytes())).unwrap();
+            let (key, lower) = (of(character.into()), of(character.to_lowercase().collect()));
+            assert_eq!(key, lower, "{character:?} and its lower case");
+            assert_eq!(key, of(character.to_uppercase().collect()), "{character:?} and its upper case");
+        }
     }
 
     #[tokio::test]

@@ -39,6 +39,8 @@ pub(in crate::copy) struct RemotePlace {
     /// What names stand for, if anything; others are looked up one by one, unless these are all.
     pub(super) known: HashMap<Vec<u8>, Option<Present>>,
     pub(super) knows_all: bool,
+    /// What was listed is said to be another directory.
+    pub(super) lists_another: bool,
     pub(super) was_created: bool,
     /// The temporary file of the one that is copied here, made ahead.
     pub(super) ahead: Cell<Option<client::Entry>>,
@@ -56,7 +58,18 @@ impl RemotePlace {
     /// A directory of which nothing is known.
     pub(super) fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
         let (known, ahead) = (HashMap::new(), Cell::default());
-        Self { client, handle, remote, file, above: None, known, knows_all: false, was_created: false, ahead }
+        Self {
+            client,
+            handle,
+            remote,
+            file,
+            above: None,
+            known,
+            knows_all: false,
+            lists_another: false,
+            was_created: false,
+            ahead,
+        }
     }
 
     /// Returns the name by which it was reached, to be looked up again.
@@ -193,7 +206,13 @@ impl RemotePlace {
         // Of a directory that is too large to know, names are asked for.
         let knows_all = children.is_done();
         let known = if knows_all { known } else { HashMap::new() };
-        Ok(Self { known, knows_all, ..self })
+        let lists_another = self.is_another(&children);
+        Ok(Self { known, knows_all, lists_another, ..self })
+    }
+
+    /// Whether the server has listed another directory than this one, as far as it tells.
+    pub(super) fn is_another(&self, listed: &Children) -> bool {
+        listed.attributes().is_some_and(|metadata| metadata.fileid != self.file.1)
     }
 
     /// Whether what is known of its names was listed, which may be long ago.

@@ -92,13 +92,19 @@ impl Run<'_> {
         let Target { directory, name, share, frame, .. } = target;
         // They may have changed since the file was listed.
         let mut mode = mode_now(self.copy, target.mode, &node.attributes, &attributes);
+        if !self.copy.preserve && !target.replaces.get().was_there() {
+            mode &= directory.most_mode();
+        }
         share.begin(attributes.size);
         let path = directory.join(name);
         let here = |error: io::Error| local(&path, &error);
         // Until it has its owner and group, those of the directory are not to read it.
         let part_mode = match mode {
             mode if self.copy.preserve => mode & 0o700,
-            mode if self.narrows(target.replaces.get()) => for_any_group(mode),
+            mode if self.narrows(target.replaces.get()) => {
+                let list = directory.list(name);
+                for_any_group(list.map_or(mode, |list| list.of_all(mode)))
+            }
             mode => mode,
         };
         let part_mode = part_mode | 0o600;
@@ -198,7 +204,7 @@ impl Run<'_> {
         // What it replaces may have a narrower one by now, and another group.
         self.finish(&part, attributes, if self.narrows(target.replaces.get()) { part_mode } else { mode });
         let copy = part.writer();
-        let is_named = self.give_name(node, part, target).await?;
+        let is_named = self.give_name(node, part, Target { mode, ..target }).await?;
         if let Some(receiving) = receiving {
             receiving.finish(directory, name);
         }
@@ -285,8 +291,11 @@ impl Run<'_> {
             if !self.copy.preserve && !self.copy.inplace {
                 let replaced = there.filter(|it| Kind::from(it) == Kind::File);
                 let group = part.group().map_err(here)?;
-                let mode = replaced.map_or(mode, |it| narrowed(mode, group, &Attributes::from(&it)));
-                if let Err(error) = part.set_mode(mode) {
+                let set = match replaced {
+                    Some(it) => part.set_mode_of(&it, narrowed(mode, group, &Attributes::from(&it))),
+                    None => part.set_mode(mode),
+                };
+                if let Err(error) = set {
                     self.say_not_kept(io_text(&error));
                 }
             }
@@ -418,6 +427,7 @@ impl Run<'_> {
     fn finish(&self, part: &Part, attributes: Attributes, mode: u32) {
         let mut mode = mode;
         if self.copy.preserve {
+            let _ = part.remove_list();
             part.set_owner(attributes.uid, attributes.gid);
             // Who runs it is to get the rights of nobody else than of its owner there.
             if mode & SET_ID != 0 && !part.is_owned_by(attributes.uid, attributes.gid) {

@@ -2,7 +2,7 @@
 
 use nfs_wireless_client::{self as client, Client, FileHandle, Procedure, SetAttributes};
 
-use super::{Copied, Goal, MAX_VERSIONS, for_any_group, keeps_changing, part_mode};
+use super::{Copied, Goal, MAX_VERSIONS, for_any_group, keeps_changing, mode_now, part_mode};
 use crate::{
     copy::{
         Run,
@@ -23,24 +23,27 @@ impl Run<'_> {
         goal: Goal<'_>,
         target: &str,
     ) -> Result<Copied> {
+        let (mut node, mut goal) = (node.clone(), goal);
         let mut attributes = node.attributes;
-        if self.copy.inplace && self.begin_in_place(node, place, goal).await?.is_none() {
+        if self.copy.inplace && self.begin_in_place(&node, place, goal).await?.is_none() {
             return Ok(Copied::left());
         }
         for _ in 0..MAX_VERSIONS {
-            match self.relay_version(node, attributes, place, goal, target).await? {
+            match self.relay_version(&node, attributes, place, goal, target).await? {
                 None => return Ok(Copied::left()),
                 Some(Filled::Complete(digest)) => {
                     let length = (node.attributes.size > 0).then_some(digest.bytes());
                     return Ok(Copied { was: Some(*digest), length, ..Copied::default() });
                 }
                 Some(Filled::Changed(now)) => {
-                    self.say_changed(node);
+                    self.say_changed(&node);
+                    goal.mode = mode_now(self.copy, goal.mode, &node.attributes, &now);
+                    node.attributes = node.attributes.with_rights_of(&now);
                     attributes = now;
                 }
             }
         }
-        Err(keeps_changing(node))
+        Err(keeps_changing(&node))
     }
 
     async fn relay_version(

@@ -345,11 +345,12 @@ impl Run<'_> {
             Origin::Standard => Input::Standard(tokio::io::stdin()),
             Origin::Local(path) => {
                 let (opened, follow) = (path.clone(), self.copy.links != Links::Never);
-                let is_file = node.kind == Kind::File;
-                // Opening a fifo waits for its writer.
-                let opening =
-                    on_thread(move || if is_file { opened.open(follow) } else { opened.open_stream(follow) });
-                let file = opening.await.map_err(|error| local(path, &error))?;
+                let file = match node.kind {
+                    Kind::File => opened.open(follow).await,
+                    // Opening a fifo waits for its writer.
+                    _ => on_thread(move || opened.open_stream(follow)).await,
+                };
+                let file = file.map_err(|error| local(path, &error))?;
                 Input::Local(tokio::fs::File::from_std(file))
             }
         };
@@ -365,8 +366,8 @@ impl Run<'_> {
             // Its listing may be long ago, and a short copy is soon made again.
             let is_short_listed = attributes.size <= SMALL_BYTES && attributes == node.attributes;
             match reading.since(&Pieces::Remote(client, file)).await.at(node)? {
-                // It is the same, and it ended early if it `has_changed`.
-                (Since::Same, _) => {}
+                // It is the same, and it ended early if it `has_changed`; but fewer may be allowed to read it now.
+                (Since::Same, now) if now.rights() == attributes.rights() => {}
                 (Since::Grew, _) if !has_changed && !is_short_listed => self.say_grew(node, attributes.size),
                 (_, now) => return Ok(Filled::Changed(now)),
             }

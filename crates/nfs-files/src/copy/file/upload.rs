@@ -56,10 +56,15 @@ impl Run<'_> {
             // A server that has refused it for some files is not asked for each.
             let mut keeps = self.refusals.get() < MOST_REFUSALS;
             let mut fresh = None;
-            if self.copy.inplace && self.begin_in_place(node, place, goal).await?.is_none() {
-                return Ok(Copied::left());
-            }
+            let (mut goal, mut is_begun) = (goal, false);
             for _ in 0..=MAX_VERSIONS + 1 {
+                if self.copy.inplace {
+                    goal.mode = self.mode_of_now(node, path, goal.mode).await;
+                    if !is_begun && self.begin_in_place(node, place, goal).await?.is_none() {
+                        return Ok(Copied::left());
+                    }
+                    is_begun = true;
+                }
                 match self.send(node, path, place, (goal, keeps), fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),
@@ -90,6 +95,13 @@ impl Run<'_> {
         copied
     }
 
+    /// Returns the mode of a copy that gets its name before its source is read: that may have other permissions than when it was listed.
+    async fn mode_of_now(&self, node: &Node, path: &SourcePath, mode: u32) -> u32 {
+        let now =
+            path.open(self.copy.links != Links::Never).await.and_then(|file| Attributes::of_open(&file));
+        now.map_or(mode, |now| mode_now(self.copy, mode, &node.attributes, &now))
+    }
+
     async fn send(
         &self,
         node: &Node,
@@ -102,7 +114,7 @@ impl Run<'_> {
         let Goal { name, mode, .. } = goal;
         let replaces = goal.replaces.get();
         let here = |error: io::Error| local(path, &error);
-        let source = match path.open(self.copy.links != Links::Never) {
+        let source = match path.open(self.copy.links != Links::Never).await {
             Ok(source) => source,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = format!("{node}: removed before it was copied");
@@ -498,7 +510,7 @@ impl Watched {
     /// Looks at a file; `None` if it has another length than its size says.
     async fn new(file: &File) -> io::Result<Option<Self>> {
         for _ in 0..MAX_VERSIONS {
-            let (file, attributes) = (file.try_clone()?, Attributes::from(&file.metadata()?));
+            let (file, attributes) = (file.try_clone()?, Attributes::of_open(file)?);
             let looked = if attributes.size == 0 {
                 // What has no size may be something that waits for its bytes.
                 let file = file.try_clone()?;
@@ -519,7 +531,7 @@ impl Watched {
     }
 
     fn now(&self) -> io::Result<Attributes> {
-        Ok(Attributes::from(&self.file.metadata()?))
+        Attributes::of_open(&self.file)
     }
 
     /// Returns what has become of the file.

@@ -173,7 +173,7 @@ impl Run<'_> {
             }
             (Origin::Standard, None) => return Ok(None),
             (Origin::Local(path), None) => {
-                let file = self.open(path)?;
+                let file = self.open(path).await?;
                 let size = file.metadata().map_err(|error| local(path, &error))?.len();
                 (Box::new(tokio::fs::File::from_std(file)), size)
             }
@@ -224,8 +224,8 @@ impl Run<'_> {
         Err(Error::new(ErrorKind::Mismatch, text))
     }
 
-    fn open(&self, path: &SourcePath) -> Result<std::fs::File> {
-        path.open(self.copy.links != Links::Never).map_err(|error| local(path, &error))
+    async fn open(&self, path: &SourcePath) -> Result<std::fs::File> {
+        path.open(self.copy.links != Links::Never).await.map_err(|error| local(path, &error))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     chain::{self, Chain},
     copy::{
         Run, Work,
-        destination::{Place, Present, directory::Frame},
+        destination::{Place, Present, directory::Frame, one_name::is_same},
         filter::below,
         source::{Attributes, Kind, Node, Origin},
         sync::Syncing,
@@ -163,11 +163,9 @@ impl Run<'_> {
         let Deletions { doomed, kept, narrow } = deletions;
         let of_these = |it: &&Doomed| groups[it.group].is_in_the_way == is_in_the_way;
         let mut doomed: Vec<_> = doomed.iter().filter(of_these).cloned().collect();
+        self.check_names(groups.iter().filter(|group| group.is_in_the_way == is_in_the_way)).await?;
         if self.copy.dry_run {
             return self.delete_all(groups, doomed).await;
-        }
-        for group in groups.iter().filter(|group| group.is_in_the_way == is_in_the_way) {
-            self.check_names(group).await?;
         }
         self.leave_out_used(groups, &mut doomed).await?;
         self.leave_out_moved(groups, &mut doomed).await?;
@@ -262,25 +260,34 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that the names of the files that were just written are listed: a server that folds case lists others, and one of
-    /// them may look as if only the destination had it.
-    async fn check_names(&self, group: &Surplus) -> Result<()> {
-        if !group.frame.is_touched() {
-            return Ok(());
-        }
-        let place = &group.frame.place;
-        let listed = place.entries(self.context).await?;
-        let listed: BTreeSet<_> = listed.into_iter().map(|(name, _)| name).collect();
-        match group.taken.iter().find(|name| !listed.contains(*name)) {
-            None => Ok(()),
-            Some(name) => {
-                let text = format!(
-                    "nothing is deleted: {} was written and is not listed under this name (does the file system change names?)",
-                    place.show(name)
-                );
-                Err(Error::other(text))
+    /// Checks that the names which were taken from the source are listed: a file system that changes names lists others, and one of them may
+    /// look as if only the destination had it.
+    async fn check_names(&self, groups: impl Iterator<Item = &Surplus>) -> Result<()> {
+        let checks = groups.map(|group| async move {
+            let place = &group.frame.place;
+            let listed = place.entries(self.context).await?;
+            let names: BTreeSet<_> = listed.iter().map(|(name, _)| name).collect();
+            let is_surplus = |name: &Vec<u8>| group.entries.iter().any(|(surplus, _)| surplus == name);
+            for name in group.taken.iter().filter(|name| !names.contains(name)) {
+                let is_kept = match place.look_up(self.context, name).await? {
+                    // What was not written may have been missing before.
+                    None => !group.frame.is_touched(),
+                    Some(there) => {
+                        let mut same = listed.iter().filter(|(_, it)| is_same(it, &there)).peekable();
+                        same.peek().is_some() && !same.any(|(name, _)| is_surplus(name))
+                    }
+                };
+                if !is_kept {
+                    let text = format!(
+                        "nothing is deleted: {} is not listed under this name (does the file system change names?)",
+                        place.show(name)
+                    );
+                    return Err(Error::other(text));
+                }
             }
-        }
+            Ok(())
+        });
+        stream::iter(checks).buffer_unordered(IN_FLIGHT).try_collect().await
     }
 
     /// Lists all that is in the directories that are to be deleted; also returns the directories that stay, as something in them

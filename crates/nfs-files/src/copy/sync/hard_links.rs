@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
+use nfs_wireless_client::FileHandle;
+
 use crate::{
     copy::{
         Overwrite, Run,
@@ -9,7 +11,7 @@ use crate::{
         destination::{Place, Present, directory::Frame},
         file::{Item, Version},
         resume::Receiving,
-        source::{Kind, Node},
+        source::{Attributes, Kind, Node, Origin},
         sync::{Compare, Syncing},
     },
     error::Result,
@@ -22,14 +24,17 @@ use crate::{
 /// The files that have several names.
 #[derive(Debug, Default)]
 pub(in crate::copy) struct HardLinks {
-    /// For each file of the source, the name under which it is copied.
-    first: RefCell<BTreeMap<(u64, u64), Name>>,
+    /// For each file of the source, the name under which it is copied, and what it was when it was listed.
+    first: RefCell<BTreeMap<(u64, u64), (Name, Seen)>>,
     /// The other names, which wait for the copy.
     others: RefCell<Vec<Other>>,
 }
 
 /// A name in a directory of the destination.
 type Name = (Rc<Frame>, Vec<u8>);
+
+/// What a server shows of a file: some give one number to several.
+type Seen = (Option<FileHandle>, Attributes);
 
 /// A further name of a file.
 #[derive(Debug)]
@@ -46,14 +51,15 @@ impl HardLinks {
             return Some(node);
         }
         let mut first = self.first.borrow_mut();
-        if let Some((there, first)) = first.get(&node.attributes.file) {
-            if Rc::ptr_eq(there, frame) && first == name {
+        let seen = (handle(&node), node.attributes);
+        if let Some(((there, first), before)) = first.get(&node.attributes.file) {
+            if Rc::ptr_eq(there, frame) && first == name || !is_one_file(before, &seen) {
                 return Some(node);
             }
             self.others.borrow_mut().push(Other { node, frame: Rc::clone(frame), name: name.to_vec() });
             return None;
         }
-        first.insert(node.attributes.file, (Rc::clone(frame), name.to_vec()));
+        first.insert(node.attributes.file, ((Rc::clone(frame), name.to_vec()), seen));
         Some(node)
     }
 }
@@ -69,7 +75,7 @@ impl Run<'_> {
         let mut end = Ok(());
         for Other { node, frame, name } in others {
             if end.is_ok() {
-                let (there, first) = &first[&node.attributes.file];
+                let ((there, first), _) = &first[&node.attributes.file];
                 let share = Share::new(self.context.servers.activity(), node.expected_bytes());
                 let item = Item { node: &node, frame: &frame, name: &name, share: &share };
                 let make = async || self.make_hard_link(sync, item, there, first).await;
@@ -81,7 +87,7 @@ impl Run<'_> {
             *sync.hard_links.first.borrow_mut() = first;
             return Ok(());
         }
-        for (frame, _) in first.into_values() {
+        for ((frame, _), _) in first.into_values() {
             end = end.and(self.release(frame).await);
         }
         end
@@ -122,7 +128,8 @@ impl Run<'_> {
             // It was not copied: what is wrong with it is said again, or it is copied now.
             return self.file(item).await;
         };
-        if present.is_some_and(|present| is_same_file(&present, &copied)) {
+        let seen = |it: &Present| (it.handle, it.attributes);
+        if present.is_some_and(|present| is_one_file(&seen(&present), &seen(&copied))) {
             share.leave_out(u64::MAX);
             return self.unchanged(node, &frame.place.name(name));
         }
@@ -168,6 +175,16 @@ fn remove_left(place: &Place, name: &[u8]) {
     }
 }
 
-fn is_same_file(a: &Present, b: &Present) -> bool {
-    a.attributes.file == b.attributes.file
+/// Returns the handle of a file on a server.
+fn handle(node: &Node) -> Option<FileHandle> {
+    match &node.origin {
+        Origin::Remote(file) => Some(file.handle),
+        Origin::Local(_) | Origin::Standard => None,
+    }
+}
+
+/// Whether two names are of one file. On a server the number alone does not say that: several files may have it. Where handles differ, as they may by
+/// the directories that they were found in, both must look the same.
+fn is_one_file((one, a): &Seen, (other, b): &Seen) -> bool {
+    a.file == b.file && (one == other || a.file.1 != 0 && a.looks_like(b))
 }

@@ -15,11 +15,16 @@ fn choice_from(epoch: Instant, start: Protocol) -> Choice {
 
 /// Moves data for so long and returns what was decided, each with its time in tenths of a second.
 fn run(start: Protocol, path: Path, seconds: u32) -> Vec<(u32, Protocol)> {
-    run_from(start, path, seconds, Duration::from_millis(5))
+    run_from(start, path, seconds, (Duration::from_millis(5), u64::MAX))
 }
 
-/// The same with another round trip.
-fn run_from(start: Protocol, path: Path, seconds: u32, round_trip: Duration) -> Vec<(u32, Protocol)> {
+/// The same with another round trip, and so many bytes that are left all the time.
+fn run_from(
+    start: Protocol,
+    path: Path,
+    seconds: u32,
+    (round_trip, left): (Duration, u64),
+) -> Vec<(u32, Protocol)> {
     #[expect(clippy::disallowed_methods, reason = "an arbitrary epoch for virtual time")]
     let epoch = Instant::now();
     let mut choice = choice_from(epoch, start);
@@ -28,7 +33,7 @@ fn run_from(start: Protocol, path: Path, seconds: u32, round_trip: Duration) -> 
     for tick in 1..seconds * 10 {
         let now = epoch + Duration::from_millis(100) * tick;
         let rates = path(f64::from(tick) / 10.0);
-        let uses = choice.decide(now, u64::MAX);
+        let uses = choice.decide(now, left);
         for over in [Protocol::Udp, Protocol::Tcp] {
             let bytes = rates[index(over)] / 10.0;
             if (over == uses.current || uses.trial) && bytes > 0.0 {
@@ -77,9 +82,31 @@ fn the_faster_a_path_the_sooner_the_other_transport_is_tried() {
     // The trial of 8 MiB takes 0.2 s, at most 2 s; before it, UDP is alone for four times as long.
     for (path, moved_at) in [((|_| [35e6, 108e6]) as Path, 12..=16), (|_| [1e6, 3e6], 100..=105)] {
         // Too long for a test of TCP alone.
-        let moved = run_from(Protocol::Udp, path, 20, Duration::from_millis(30));
+        let moved = run_from(Protocol::Udp, path, 20, (Duration::from_millis(30), u64::MAX));
         assert!(matches!(moved[..], [(at, Protocol::Tcp)] if moved_at.contains(&at)), "{moved:?}");
     }
+}
+
+#[test]
+fn a_test_of_tcp_that_failed_is_repeated_after_ever_longer_pauses() {
+    // Too little is left for a trial.
+    let moved = |path| run_from(Protocol::Udp, path, 70, (Duration::from_millis(5), 60 << 20));
+    let times = |moved: Vec<(u32, Protocol)>| -> Vec<u32> {
+        moved.into_iter().filter(|&(_, over)| over == Protocol::Tcp).map(|(at, _)| at).collect()
+    };
+    // The machine was busy when it was tested.
+    let busy: Path = |second| if second < 2.0 { [20e6, 5e6] } else { [20e6, 100e6] };
+    let after_load = moved(busy);
+    assert_eq!(after_load.last().map(|&(_, over)| over), Some(Protocol::Tcp));
+    let (after_load, never) = (times(after_load), times(moved(|_| [20e6, 5e6])));
+    assert!(after_load.len() == 2 && after_load[1] < 55, "{after_load:?}");
+    // Half a second each, in which TCP moves a quarter.
+    let pauses: Vec<u32> = never.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.len() == 4, "{never:?}");
+    assert!(
+        pauses.iter().zip([40, 80, 160, 320]).all(|(&pause, wanted)| (wanted..wanted + 15).contains(&pause)),
+        "{pauses:?}"
+    );
 }
 
 #[test]

@@ -37,6 +37,9 @@ const MOST_SHORT_TRAINS: f64 = 8704.0 * DATAGRAMS_PER_SECOND;
 /// Bytes after which that costs more work than a queue that overflows costs time.
 const LONG_TRANSFER: u64 = 4 << 20;
 
+/// Calls a second from which processors take longer than the link: READs of one frame cost client and server 80 µs together (2 processors of 2023).
+const MOST_CALLS: f64 = 12_500.0;
+
 /// Headers of IP and link in each frame.
 const FRAME_HEADERS: f64 = 38.0;
 
@@ -72,17 +75,33 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Whether blocks of this size fit a short queue: their frames are few, or they are spread over the path, or one follows the other. What a block in
-    /// use needs of the path counts for half, as what that holds is not known so exactly.
+    /// Whether blocks of this size fit a short queue: their frames are few, or they are spread over the path, or one follows the other.
     fn has_room(self, bytes: u32, in_use: u32, range: Blocks) -> bool {
-        // A round trip has the block's own time on the air in it.
-        let holds = (self.bdp - f64::from(in_use)).max(0.0);
-        let block = f64::from(bytes);
-        let share = if bytes == in_use { 0.5 } else { 1.0 };
         frames(bytes, range) <= SHORT_TRAIN
-            || holds >= LONG_TRAINS * block * share
-            || holds + self.queue <= block
+            || self.spreads(bytes, in_use)
+            || self.holds_beside(in_use) + self.queue <= f64::from(bytes)
             || self.rate >= MOST_SHORT_TRAINS && self.delivered >= LONG_TRANSFER
+    }
+
+    /// Whether the path itself holds several blocks of this size. What a block in use needs of it counts for half, as what that holds is not known
+    /// so exactly.
+    fn spreads(self, bytes: u32, in_use: u32) -> bool {
+        let share = if bytes == in_use { 0.5 } else { 1.0 };
+        self.holds_beside(in_use) >= LONG_TRAINS * f64::from(bytes) * share
+    }
+
+    /// Whether a transfer that is so short that identifications do not come round is faster in such blocks above the safe rate: calls of one frame would
+    /// wait for processors, and trains are half as long as where each costs a datagram in any case.
+    fn is_worth_fragments(self, bytes: u32, in_use: u32, range: Blocks) -> bool {
+        self.delivered < LONG_TRANSFER
+            && self.rate >= MOST_CALLS * f64::from(range.small())
+            && frames(bytes, range) <= SHORT_TRAIN / 2.0
+            && self.spreads(bytes, in_use)
+    }
+
+    /// Returns how many bytes the path holds: a round trip has the time of the block in use on the air in it.
+    fn holds_beside(self, in_use: u32) -> f64 {
+        (self.bdp - f64::from(in_use)).max(0.0)
     }
 }
 
@@ -95,10 +114,12 @@ pub(super) fn choose(tuning: &BlockTuning, path: Path, block: u32, range: Blocks
     let one_frame = range.one_frame.min(range.largest);
     let kept = INCOMPLETE_SECONDS * episodes_per_second;
     let is_allowed = |bytes: u32| {
-        bytes <= one_frame
-            || rate / f64::from(bytes) < DATAGRAMS_PER_SECOND
-                && f64::from(bytes) * kept < INCOMPLETE_BYTES
-                && path.has_room(bytes, block, range)
+        let has_room = if rate / f64::from(bytes) < DATAGRAMS_PER_SECOND {
+            path.has_room(bytes, block, range)
+        } else {
+            path.is_worth_fragments(bytes, block, range)
+        };
+        bytes <= one_frame || f64::from(bytes) * kept < INCOMPLETE_BYTES && has_room
     };
     let candidates = BLOCKS.into_iter().chain([one_frame, range.largest, range.small().min(range.largest)]);
     let price = |bytes: u32| cost(bytes, range, rate, episodes_per_second);
@@ -198,6 +219,20 @@ mod tests {
     fn fragments_stay_below_1092_datagrams_a_second() {
         assert_eq!(choose(35.7e6, 0.0, 32_768), 32_768);
         assert_eq!(choose(35.9e6, 0.0, 32_768), 1280, "datagrams of one frame need no identification");
+    }
+
+    #[test]
+    fn a_short_transfer_saves_calls_where_processors_are_the_limit() {
+        // 35 and 125 MB/s over 1 ms, 16 MB/s over 2 ms.
+        for (rate, bdp, chosen) in
+            [(15.9e6, 32e3, 1280), (16e6, 33e3, 2560), (35e6, 35e3, 4096), (125e6, 125e3, 4096)]
+        {
+            let path = Path { bdp, queue: bdp, delivered: 1 << 20, ..short(rate, 0.0) };
+            let choose = |path| super::choose(&tuning(), path, 1280, RANGE);
+            assert_eq!(choose(path), chosen, "{rate}");
+            let later = Path { delivered: 4 << 20, ..path };
+            assert!([1280, 32 << 10].contains(&choose(later)), "{rate}: many datagrams of a few frames");
+        }
     }
 
     #[test]

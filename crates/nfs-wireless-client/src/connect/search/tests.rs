@@ -166,7 +166,7 @@ impl Mounting for Model {
         };
         let found = found.or_else(|| (path == b"/" && self.is_pseudo_root()).then(pseudo_root));
         let found = found.map(|handle| if self.has_two_handles { second(handle) } else { handle });
-        found.ok_or_else(|| Error::Mount { path: text(path), status: MountStatus::NOENT })
+        found.ok_or_else(|| Error::Mount { path: shown(path), status: MountStatus::NOENT })
     }
 }
 
@@ -291,7 +291,7 @@ proptest! {
     #[test]
     fn what_is_reached_is_what_was_named_or_nothing(model in models(), path in select(paths())) {
         if let Ok(Some(found)) = model.reach(&path) {
-            prop_assert_eq!(Some(found), model.truth(&path), "{:?} with {:?}", model, text(&path));
+            prop_assert_eq!(Some(found), model.truth(&path), "{:?} with {:?}", model, shown(&path));
         }
         prop_assert!(model.calls.get() <= 4 * DEPTH as u32 + 4);
     }
@@ -400,7 +400,7 @@ fn an_export_holds_itself_and_what_is_below_but_not_its_namesakes() {
 
 #[test]
 fn candidates_are_what_is_above_a_path_down_from_the_root() {
-    let paths = |path: &[u8]| prefixes(path).iter().map(|path| text(path)).collect::<Vec<_>>();
+    let paths = |path: &[u8]| prefixes(path).iter().map(|path| shown(path)).collect::<Vec<_>>();
     assert_eq!(paths(b"/a/b"), ["/", "/a", "/a/b"]);
     assert_eq!(paths(b"//a/./b/"), ["/", "/a", "/a/b"]);
     assert_eq!(paths(b"/a/../b"), ["/", "/a"]);

@@ -1,0 +1,3 @@
+//! The matrix of steps on every kind of server.
+
+mod lanes;
