@@ -88,6 +88,8 @@ fn names_of_one_file_are_not_taken_for_each_other_by_a_number_that_all_files_hav
         fs::hard_link(here.join("a"), here.join("b")).unwrap();
         for name in ["a", "b"] {
             fs::write(there.join(name), "old").unwrap();
+            let file = fs::File::options().write(true).open(there.join(name)).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
         }
         let run = trial.run(&[options, &["names", "{up}"]].concat());
         assert_eq!(run.code, Some(0), "{options:?}: {}", run.stderr);
