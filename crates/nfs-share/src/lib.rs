@@ -10,6 +10,7 @@
 //! | `pairing` | from a code to a key that both ends have (SPAKE2, RFC 9382) |
 //! | `noise` | from that key, or from keys that are known, to a session (the Noise protocol framework) |
 //! | `session` | encrypted datagrams, each of which is taken once |
+//! | `compression` | messages that take fewer bytes |
 //! | `datagram` | what is on the wire before there is a session |
 //! | `answered` | which greetings were answered |
 //! | `sharer` | codes, members and their sessions |
@@ -69,6 +70,7 @@ mod answered;
 #[cfg(feature = "receiver")]
 mod channel;
 mod code;
+mod compression;
 mod datagram;
 #[cfg(feature = "discovery")]
 mod discovery;

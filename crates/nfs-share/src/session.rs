@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The counter is the nonce, and differs for each datagram of a direction. Its highest bit says that the message is for the
-//! session itself ([`Control`]) and not for who uses it.
+//! session itself ([`Control`]) and not for who uses it, the next one that it is compressed (RFC 1951).
 
 use std::{
     fmt,
@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "sharer")]
+use crate::compression::Compressor;
 use crate::{
+    compression::Decompressor,
     ids::{HEAD_BYTES, SessionId},
     lock,
     noise::{Keys, TAG_BYTES},
@@ -27,6 +30,9 @@ pub const OVERHEAD_BYTES: usize = HEAD_BYTES + TAG_BYTES;
 
 /// Bit of the counter that says that a message is for the session itself.
 const CONTROL: u64 = 1 << 63;
+
+/// Bit of the counter that says that a message is compressed.
+const COMPRESSED: u64 = 1 << 62;
 
 /// What one end says to the other about the session itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +95,7 @@ pub struct Session {
     /// Of the next datagram that leaves.
     counter: AtomicU64,
     taken: Mutex<Window>,
+    decompressor: Mutex<Option<Decompressor>>,
 }
 
 impl fmt::Debug for Session {
@@ -99,7 +106,7 @@ impl fmt::Debug for Session {
 
 impl Session {
     pub(crate) fn new(id: SessionId, keys: Keys) -> Self {
-        Self { id, keys, counter: AtomicU64::new(0), taken: Mutex::default() }
+        Self { id, keys, counter: AtomicU64::new(0), taken: Mutex::default(), decompressor: Mutex::default() }
     }
 
     /// Returns its name.
@@ -115,6 +122,20 @@ impl Session {
         self.encrypt(0, message, datagram);
     }
 
+    /// As [`Session::seal`], compressed where that is worth it.
+    #[cfg(feature = "sharer")]
+    pub(crate) fn seal_compressed(
+        &self,
+        compressor: &mut Compressor,
+        message: &[u8],
+        datagram: &mut Vec<u8>,
+    ) {
+        match compressor.compress(message) {
+            Some(compressed) => self.encrypt(COMPRESSED, compressed, datagram),
+            None => self.seal(message, datagram),
+        }
+    }
+
     /// Appends the datagram that says something about the session itself.
     pub fn seal_control(&self, control: Control, datagram: &mut Vec<u8>) {
         self.encrypt(CONTROL, &control.encode(), datagram);
@@ -126,7 +147,7 @@ impl Session {
         let (head, sealed) = datagram.split_at_checked(HEAD_BYTES)?;
         let (id, counter) = head.split_at(8);
         let marked = u64::from_be_bytes(counter.try_into().ok()?);
-        let counter = marked & !CONTROL;
+        let counter = marked & !(CONTROL | COMPRESSED);
         if id != self.id.0 || !self.window().is_new(counter) {
             return None;
         }
@@ -137,6 +158,12 @@ impl Session {
         if !self.window().take(counter) {
             return None;
         }
+        if marked & COMPRESSED != 0 {
+            let mut decompressor = lock(&self.decompressor);
+            let whole = decompressor.get_or_insert_default().decompress(message)?;
+            message.clear();
+            message.extend_from_slice(whole);
+        }
         if marked & CONTROL == 0 {
             return Some(Opened::Message);
         }
@@ -144,7 +171,7 @@ impl Session {
     }
 
     fn encrypt(&self, mark: u64, message: &[u8], datagram: &mut Vec<u8>) {
-        // 2^63 datagrams take longer than anything lasts.
+        // 2^62 datagrams take longer than anything lasts.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed) | mark;
         datagram.extend_from_slice(&self.id.0);
         datagram.extend_from_slice(&counter.to_be_bytes());
@@ -254,6 +281,21 @@ pub(crate) mod tests {
         assert_eq!(sharer.open(&datagram, &mut message), Some(Opened::Message));
         assert_eq!(message, b"call");
         assert_eq!(sharer.open(&datagram, &mut message), None, "taken before");
+    }
+
+    #[cfg(feature = "sharer")]
+    #[test]
+    fn a_compressed_message_is_shorter_on_the_wire_and_the_same_at_the_other_end() {
+        let (receiver, sharer) = pair();
+        let text = include_bytes!("session.rs");
+        let (mut datagram, mut message) = (Vec::new(), Vec::new());
+        sharer.seal_compressed(&mut Compressor::default(), text, &mut datagram);
+        assert!(datagram.len() < text.len() / 2, "{}", datagram.len());
+        assert_eq!(receiver.open(&datagram, &mut message), Some(Opened::Message));
+        assert_eq!(message, text);
+        assert_eq!(receiver.open(&datagram, &mut message), None, "taken before");
+        datagram[8] ^= (COMPRESSED >> 56) as u8;
+        assert_eq!(receiver.open(&datagram, &mut message), None, "what it says of itself is a part of it");
     }
 
     #[test]

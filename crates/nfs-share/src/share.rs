@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use crate::{
+    compression::Compressor,
     ids::MemberId,
     listener::{Peers, accept_all},
     lock,
@@ -326,12 +327,16 @@ async fn run(inner: Arc<Inner>) {
 async fn reply(door: std::sync::Weak<Door>, inner: Arc<Inner>) {
     /// How often it is looked whether it is gone.
     const TICK: Duration = Duration::from_millis(200);
-    let mut datagram = Vec::new();
+    let (mut datagram, mut compressor, mut sealed) = (Vec::new(), Compressor::default(), clock());
     while let Some(door) = door.upgrade() {
         let Ok(reply) = tokio::time::timeout(TICK, door.server.reply()).await else { continue };
         let Some(session) = door.session(reply.peer.address) else { continue };
         datagram.clear();
-        session.seal(&reply.bytes, &mut datagram);
+        let now = clock();
+        compressor.rest(now - sealed);
+        session.seal_compressed(&mut compressor, &reply.bytes, &mut datagram);
+        sealed = clock();
+        compressor.spend(sealed - now);
         door.sent_bytes.fetch_add(datagram.len() as u64, Ordering::Relaxed);
         let _ = inner.socket.send_to(&datagram, reply.peer.address).await;
     }
