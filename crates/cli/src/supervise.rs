@@ -1,5 +1,5 @@
 //! A file system that a program provides (FUSE) may not respond, and then nothing ends a thread that waits for it. So what copies files
-//! from or to one runs in a process of its own, and the one that the user has started ends when it is told to.
+//! from or to one, or keeps something there, runs in a process of its own, and the one that the user has started ends when it is told to.
 
 use std::{
     ffi::OsString,
@@ -28,11 +28,15 @@ use crate::{
 /// Tells the other process which one it belongs to.
 const PARENT: &str = "NFSW_SUPERVISED_BY";
 
+/// The words, filters, log and `--dereference` of a command that copies nothing.
+const NOTHING: (Vec<&OsString>, Option<&args::FilterArgs>, &Option<PathBuf>, bool) =
+    (Vec::new(), None, &None, false);
+
 /// How long the other process may take to end by itself.
 const GRACE: Duration = Duration::from_millis(1000);
 
-/// Runs this command line in another process, if the command copies files of a file system that may not respond; `None` if it does not,
-/// or this is that process.
+/// Runs this command line in another process, if the command has to do with a file system that may not respond; `None` if it has not, or
+/// this is that process.
 pub(crate) fn run(command: &args::Command) -> Option<ExitCode> {
     if let Some(parent) = std::env::var_os(PARENT) {
         let _ = end_with_parent(Some(Signal::KILL));
@@ -64,26 +68,33 @@ pub(crate) fn run(command: &args::Command) -> Option<ExitCode> {
     })
 }
 
-/// Returns the paths on this machine that a command copies files from or to.
+/// Returns the paths on this machine that a command copies files from or to, and below which it keeps something.
 fn paths(command: &args::Command) -> Vec<PathBuf> {
-    let (words, filters, log): (Vec<&OsString>, _, _) = match command {
-        args::Command::Cp(arguments) => {
-            let words = arguments.sources.iter().chain([&arguments.destination]);
-            (words.collect(), &arguments.filter, &arguments.log_file)
+    use args::Command;
+
+    let (words, filters, log, dereference) = match command {
+        Command::Cp(it) => {
+            let words = it.sources.iter().chain([&it.destination]);
+            (words.collect(), Some(&it.filter), &it.log_file, it.dereference)
         }
-        args::Command::Sync(arguments) => {
-            let words = vec![&arguments.source, &arguments.destination];
-            (words, &arguments.filter, &arguments.log_file)
+        Command::Sync(it) => {
+            (vec![&it.source, &it.destination], Some(&it.filter), &it.log_file, it.dereference)
         }
+        Command::Ls(_) | Command::Stat(_) | Command::Cat(_) | Command::Df(_) | Command::Mkdir(_) => NOTHING,
+        Command::Rm(_) | Command::Mv(_) | Command::Ln(_) | Command::Chmod(_) | Command::Exports(_) => NOTHING,
+        // Others run for as long as the user wants, or in the background.
         _ => return Vec::new(),
     };
     let path = |word: &OsString| match Target::parse(word) {
         Ok(Target::Local(path)) => Some(path),
         Ok(Target::Remote(_) | Target::Standard) | Err(_) => None,
     };
-    let options = filters.exclude_from.iter().chain(&filters.files_from).chain(log);
-    let mut paths: Vec<PathBuf> = words.into_iter().filter_map(path).chain(options.cloned()).collect();
-    // What is kept of copies lies there.
+    let files = filters.into_iter().flat_map(|it| it.exclude_from.iter().chain(&it.files_from)).chain(log);
+    // Links lead anywhere.
+    let anywhere = dereference.then(|| PathBuf::from("/"));
+    let mut paths: Vec<PathBuf> = words.into_iter().filter_map(path).chain(files.cloned()).collect();
+    paths.extend(anywhere);
+    // What is kept of copies and of servers lies there.
     for (variable, below_home) in [("XDG_STATE_HOME", ".local/state"), ("XDG_CACHE_HOME", ".cache")] {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home));
         paths.extend(std::env::var_os(variable).map(PathBuf::from).or_else(home));

@@ -391,7 +391,17 @@ impl Run<'_> {
     /// Copies files and directories, and does what follows when all of it is there.
     async fn files(&self, mut works: Vec<Work>) -> Result<()> {
         self.keep_own(&mut works);
-        self.work_off(works).await?;
+        // Of what goes into one directory and does not always replace what is there, the order decides which file is left.
+        let is_ordered = self.copy.overwrite != Overwrite::Always
+            && works.first().is_some_and(|work| work.frame.given().are_merged());
+        match is_ordered {
+            false => self.work_off(works).await?,
+            true => {
+                for work in works {
+                    self.work_off(vec![work]).await?;
+                }
+            }
+        }
         self.tell_missing()?;
         if let Some(sync) = &self.sync {
             self.follow_up(sync).await?;
@@ -685,6 +695,9 @@ impl Run<'_> {
         let last = self.last(is_named);
         let made = Frame::below(frame, place, below, node.attributes, was, last);
         let made = Rc::new(made);
+        if !self.copy.dry_run {
+            made.narrow(self.context).await;
+        }
         if is_changed {
             made.note_change();
         }

@@ -4,7 +4,7 @@ mod above;
 mod glob;
 mod walk;
 
-use std::{collections::BTreeSet, rc::Rc, time::Duration};
+use std::{collections::BTreeSet, fmt, rc::Rc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use nfs_wireless_client::{
@@ -78,7 +78,7 @@ impl Below {
 const LOOKUPS: usize = 16;
 
 /// Directories within directories, at most: a server can make them without end, and each takes an open file.
-const MAX_DEPTH: usize = 512;
+pub(crate) const MAX_DEPTH: usize = 512;
 
 /// Bytes that the entries take that match a pattern in one directory, at most, so that all of the program stays below 64 MiB.
 const MAX_HELD_BYTES: usize = 24 << 20;
@@ -209,10 +209,14 @@ pub async fn find_all(context: Context<'_>, remote: &Remote) -> Result<Vec<Found
 /// That it is.
 pub fn check_depth(shown: &Remote) -> Result<()> {
     if shown.path.iter().filter(|&&byte| byte == b'/').count() > MAX_DEPTH {
-        let text = format!("{shown}: directories within directories, more than {MAX_DEPTH} deep");
-        return Err(Error::other(text));
+        return Err(too_deep(shown));
     }
     Ok(())
+}
+
+/// Returns the error for a directory that is deeper than [`MAX_DEPTH`].
+pub(crate) fn too_deep(shown: impl fmt::Display) -> Error {
+    Error::other(format!("{shown}: directories within directories, more than {MAX_DEPTH} deep"))
 }
 
 /// As [`find_all`], for commands that do something to names and not to what they lead to: a name with a slash at its end is that of

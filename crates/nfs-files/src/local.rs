@@ -239,6 +239,13 @@ impl Directory {
         }
     }
 
+    /// Takes from the directory its own access list.
+    pub fn remove_list(&self) {
+        if let Ok(fd) = self.fd() {
+            let _ = Acl::remove(&*fd);
+        }
+    }
+
     /// Sets the times of the directory itself.
     pub fn set_times(&self, times: Times) -> io::Result<()> {
         set_times(&*self.fd()?, times)
@@ -696,6 +703,21 @@ fn path_of(fd: &OwnedFd) -> String {
 pub fn give(file: impl std::os::fd::AsFd, uid: u32, gid: u32) {
     if let Some((uid, gid)) = given(uid, gid) {
         let _ = fs::fchown(file, uid, gid);
+    }
+}
+
+/// Whether what is `from` an owner (user and group) could be given `to` another: root may give all, others what is theirs to their groups.
+pub fn may_give(from: (u32, u32), to: (u32, u32)) -> bool {
+    use rustix::process::{getegid, geteuid, getgroups};
+
+    let [user, group] = [(from.0, to.0), (from.1, to.1)].map(|(from, to)| to != u32::MAX && from != to);
+    let is_member = || {
+        let group = fs::Gid::from_raw(to.1);
+        getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
+    };
+    match geteuid() {
+        user_id if user_id.is_root() => user || group,
+        user_id => group && from.0 == user_id.as_raw() && is_member(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names that a server or a local directory hands out, checked before they become part of a path.
 
 pub use nfs_wireless_client::is_plain_name as is_plain;
+use unicode_normalization::UnicodeNormalization;
 
 /// Longest name that common file systems take, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -136,6 +137,32 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// Returns what names have in common that some file system takes for one. It is wider than any of them: case and compatibility are
+/// folded (Unicode 15 §3.13), what is ignored in comparisons goes, and so do the dots and spaces at the end that Windows drops.
+pub fn folded(name: &[u8]) -> Vec<u8> {
+    let mut folded = match std::str::from_utf8(name) {
+        Ok(text) if !text.is_ascii() => {
+            // The capital sharp s has two letters only as the upper case of its lower case.
+            let lower = text.nfkd().filter(|&it| !is_ignorable(it)).flat_map(char::to_lowercase);
+            let upper = lower.flat_map(char::to_uppercase);
+            let lower: String = upper.flat_map(char::to_lowercase).collect();
+            lower.nfkd().collect::<String>().into_bytes()
+        }
+        _ => name.to_ascii_lowercase(),
+    };
+    while folded.pop_if(|last| matches!(last, b'.' | b' ')).is_some() {}
+    folded
+}
+
+/// Whether a character has no part in comparisons (Unicode's Default_Ignorable_Code_Point).
+const fn is_ignorable(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +208,40 @@ mod tests {
             [&b"a-0abcdef1"[..], b".a.nfsw-part-0abcdefg", b".a.nfsw-part-", b"", b".a.nfsw-part0abcdef12"]
         {
             assert_eq!(untagged(name), name);
+        }
+    }
+
+    #[test]
+    fn names_that_some_file_system_takes_for_one_have_the_same_key() {
+        for names in [
+            &["README", "readme", "ReadMe", "readme.", "readme . "][..],
+            &["é", "e\u{301}", "É", "E\u{301}"],
+            &["straße", "STRASSE", "strasse"],
+            &["\u{212a}elvin", "kelvin"],
+            &["ﬁle", "file", "fi\u{200d}le"],
+            &["가", "\u{1100}\u{1161}"],
+            &["ά", "Ά", "α\u{301}"],
+            &["ſ", "s", "S"],
+            &["葛.txt", "葛\u{e0100}.txt"],
+            &["a", "a\u{1bca0}", "a\u{1d173}", "a\u{fff0}"],
+        ] {
+            let keys: std::collections::BTreeSet<_> =
+                names.iter().map(|name| folded(name.as_bytes())).collect();
+            assert_eq!(keys.len(), 1, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_two_everywhere_are_not_compared() {
+        let names = ["a", "b", "a.txt", "照片.jpg", "图片.jpg", "é", "e", "файл", "фаил", ".a", "a b"];
+        let keys: std::collections::BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
+        assert_eq!(keys.len(), names.len());
+        assert_ne!(folded(b"\xff"), folded(b"\xfe"));
+        for character in '\0'..=char::MAX {
+            let of = |text: String| String::from_utf8(folded(text.as_bytes())).unwrap();
+            let (key, lower) = (of(character.into()), of(character.to_lowercase().collect()));
+            assert_eq!(key, lower, "{character:?} and its lower case");
+            assert_eq!(key, of(character.to_uppercase().collect()), "{character:?} and its upper case");
         }
     }
 }

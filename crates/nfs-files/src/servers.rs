@@ -5,14 +5,14 @@ pub mod path_cache;
 #[doc(hidden)]
 pub mod remembered;
 
-use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, join_all},
 };
 use nfs_wireless_client::{
-    self as client, Client, ClientConfig, Credential, FileHandle, LookedUp, PathCache, Status,
+    self as client, AuthSys, Client, ClientConfig, Credential, FileHandle, LookedUp, PathCache, Status,
 };
 
 use self::remembered::{Asked, Known};
@@ -32,6 +32,8 @@ pub struct Servers {
     activity: Arc<Activity>,
     connected: RefCell<Vec<Connected>>,
     connecting: RefCell<Vec<Connecting>>,
+    /// Those that let nobody give files away.
+    keep_owners: RefCell<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Servers {
@@ -92,8 +94,9 @@ impl Default for Servers {
 impl Servers {
     /// Creates it without a connection; `configure` tells how the server of a path is to be asked, and its errors are returned.
     pub fn new(configure: impl Fn(&Remote) -> Result<Access> + 'static, activity: Arc<Activity>) -> Self {
-        let (connected, connecting) = Default::default();
-        Self { configure: Box::new(configure), max_entries: MAX_ENTRIES, activity, connected, connecting }
+        let (connected, connecting, keep_owners) = Default::default();
+        let configure = Box::new(configure);
+        Self { configure, max_entries: MAX_ENTRIES, activity, connected, connecting, keep_owners }
     }
 
     /// Sets how many entries of one directory are read, at most: a server may list for ever.
@@ -153,10 +156,27 @@ impl Servers {
         Some(access.config.nfs_port.unwrap_or(USUAL))
     }
 
-    /// Whether giving a file to somebody could work: only root may, and what is its own needs no giving.
+    /// Whether giving a new file to somebody could work: only root may, and what is its own needs no giving.
     pub fn may_give(&self, remote: &Remote, uid: u32, gid: u32) -> bool {
-        let credential = self.access(remote).map(|access| access.config.credential);
-        matches!(credential, Ok(Credential::Sys(user)) if user.uid == 0 && (uid, gid) != (user.uid, user.gid))
+        self.credential(remote).is_some_and(|user| user.uid == 0 && (uid, gid) != (user.uid, user.gid))
+    }
+
+    /// Whether giving a file away that is somebody's could work: only root may, and the server has not refused it yet.
+    pub fn may_give_away(&self, remote: &Remote) -> bool {
+        self.credential(remote).is_some_and(|user| user.uid == 0)
+            && !self.keep_owners.borrow().contains(&remote.server())
+    }
+
+    /// Notes that a server lets nobody give files away.
+    pub fn note_keeps_owners(&self, remote: &Remote) {
+        self.keep_owners.borrow_mut().insert(remote.server());
+    }
+
+    fn credential(&self, remote: &Remote) -> Option<AuthSys> {
+        match self.access(remote).ok()?.config.credential {
+            Credential::Sys(user) => Some(user),
+            _ => None,
+        }
     }
 
     /// Returns the counters of all connections together.

@@ -1,8 +1,8 @@
 //! `nfsw mv`: new names within an export.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use nfs_files::Context;
+use nfs_files::{Context, name::folded};
 use nfs_wireless_client::is_reservation;
 
 use crate::{
@@ -54,20 +54,45 @@ pub(super) async fn run(arguments: &MvArgs, context: Context<'_>, reporter: &Rep
         };
         return Err(Failure::usage(text));
     }
-    let mut names = HashSet::new();
+    // By what their names have in common that some server takes for one.
+    let mut earlier: HashMap<Vec<u8>, Vec<Found>> = HashMap::new();
     for source in sources {
-        let name = place.name.as_deref().or_else(|| source.remote.name());
-        let moved = if names.insert(name.map(<[u8]>::to_vec)) {
-            rename(arguments, context, reporter, &source, &place).await
-        } else {
-            let text = format!("{}: not moved, an earlier source has the same name", source.remote);
-            Err(Failure::with(Exit::SomeFailed, text))
+        let name = place.name.as_deref().or_else(|| source.remote.name()).unwrap_or_default();
+        let alike = earlier.entry(folded(name)).or_default();
+        let moved = match in_the_way(context, alike, &place.directory.remote.join(name)).await {
+            Ok(None) => rename(arguments, context, reporter, &source, &place).await,
+            Ok(Some(first)) if first.remote.name() == source.remote.name() => {
+                let text = format!("{}: not moved, an earlier source has the same name", source.remote);
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+            Ok(Some(first)) => {
+                let text = format!(
+                    "{}: not moved, the server takes its name for that of {}, which was moved before",
+                    source.remote, first.remote
+                );
+                Err(Failure::with(Exit::SomeFailed, text))
+            }
+            Err(error) => Err(error),
         };
         if let Err(error) = moved {
             reporter.failed(error)?;
         }
+        alike.push(source);
     }
     Ok(())
+}
+
+/// Returns which of the sources that were moved before has the name `target` now.
+async fn in_the_way<'a>(
+    context: Context<'_>,
+    earlier: &'a [Found],
+    target: &Remote,
+) -> anyhow::Result<Option<&'a Found>> {
+    if earlier.is_empty() {
+        return Ok(None);
+    }
+    let there = find_if_exists(context, target).await?;
+    Ok(there.and_then(|there| earlier.iter().find(|it| is_one_file(it, &there))))
 }
 
 /// Where the files go.

@@ -427,6 +427,31 @@ fn an_access_list_is_no_mode_of_a_copy_on_a_server() {
     );
 }
 
+/// The group's bits of a mode are what an access list gives at most (acl(5)).
+#[cfg(target_os = "linux")]
+#[test]
+fn a_masked_access_list_of_what_is_there_is_opened_by_no_mode() {
+    let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::create_dir_all(server.path("tree/directory")).unwrap();
+    fs::write(server.path("tree/directory/file"), "x").unwrap();
+    set_mode(&server.path("tree/directory"), 0o770);
+    set_mode(&server.path("tree/directory/file"), 0o660);
+    for arguments in [&["sync"][..], &["cp", "-rpT"]] {
+        let copy = here.path().join(arguments[0]);
+        fs::create_dir_all(copy.join("directory")).unwrap();
+        fs::write(copy.join("directory/file"), "x").unwrap();
+        for (name, mode) in [("directory", 0o700), ("directory/file", 0o600)] {
+            set_acl(&copy.join(name), "access", &acl(&NAMED));
+            set_mode(&copy.join(name), mode);
+        }
+        common::ok([arguments, &[&server.url("/tree"), text(&copy)]].concat());
+        for (name, mode) in [("directory", 0o770), ("directory/file", 0o660)] {
+            let list = rustix::fs::getxattr(copy.join(name), "system.posix_acl_access", &mut [0; 1000][..]);
+            assert_eq!((permissions(&copy.join(name)), list.ok()), (mode, None), "{arguments:?} {name}");
+        }
+    }
+}
+
 /// Whatever becomes of a source between its listing and its turn.
 #[test]
 fn a_source_that_is_closed_meanwhile_gives_no_open_copy() {

@@ -26,6 +26,7 @@ mod moving_sources;
 mod nested_exports;
 #[cfg(all(target_os = "linux", not(portable_only)))]
 mod odd_file_systems;
+mod owners;
 mod planted;
 mod resume;
 mod resume_names;

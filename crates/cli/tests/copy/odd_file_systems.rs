@@ -272,6 +272,24 @@ fn what_fails_when_standard_output_is_closed_is_told() {
 }
 
 #[test]
+fn of_two_files_with_one_name_there_only_the_first_is_moved() {
+    let place = Mounted::new(Odd { folds: true, ..Odd::default() });
+    let server = Server::at(&place.join(""));
+    for (one, other) in PAIRS.into_iter().filter(|(one, _)| !one.contains('/')) {
+        for (directory, name) in [("a", one), ("b", other)] {
+            write(&place.join(directory), name, directory.as_bytes());
+        }
+        let _ = fs::remove_dir_all(place.join("all"));
+        fs::create_dir(place.join("all")).unwrap();
+        let url = |path: &str| server.url(&format!("/{path}"));
+        let said = some_fail(&["mv", &url(&format!("a/{one}")), &url(&format!("b/{other}")), &url("all")]);
+        assert!(said.contains("the server takes its name for that of"), "{said}");
+        assert_eq!(fs::read(place.join("all").join(one)).unwrap(), b"a");
+        assert_eq!(fs::read(place.join("b").join(other)).unwrap(), b"b");
+    }
+}
+
+#[test]
 fn sync_deletes_no_file_that_has_its_name_in_another_case() {
     let server = Server::start();
     write(&server.path("tree"), "readme", b"same");

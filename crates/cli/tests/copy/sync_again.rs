@@ -119,7 +119,15 @@ fn who_runs_a_copy_gets_the_rights_of_nobody_but_its_owner_there() {
     let (server, here) = (Server::start(), tempfile::tempdir().unwrap());
     fs::create_dir(server.path("tree")).unwrap();
     let (source, copy) = (server.path("tree/f"), here.path().join("f"));
-    for (owner, mode, becomes) in [(0, 0o4755, 0o4755), (NOBODY, 0o4755, 0o755), (NOBODY, 0o2711, 0o711)] {
+    // Root gives the copy to the owner of its source; who may not do that keeps it without these bits.
+    for (user, owner, mode, becomes) in [
+        (0, 0, 0o4755, 0o4755),
+        (0, NOBODY, 0o4755, 0o4755),
+        (0, NOBODY, 0o2711, 0o2711),
+        (NOBODY, 0, 0o4755, 0o755),
+        (NOBODY, 0, 0o2711, 0o711),
+    ] {
+        chown(here.path(), Some(user), None).unwrap();
         for path in [&source, &copy] {
             let _ = fs::remove_file(path);
             fs::write(path, "x").unwrap();
@@ -128,16 +136,20 @@ fn who_runs_a_copy_gets_the_rights_of_nobody_but_its_owner_there() {
         }
         chown(&source, Some(owner), Some(owner)).unwrap();
         set_mode(&source, mode);
+        chown(&copy, Some(user), Some(user)).unwrap();
         set_mode(&copy, 0o600);
         for changed in [1, 0] {
-            let output = nfsw(["sync", &server.url("/tree"), here.path().to_str().unwrap()]);
-            let said = stderr(&output);
+            let url = server.url("/tree");
+            let arguments = ["sync", &url, here.path().to_str().unwrap()];
+            let mut run = if user == 0 { command(arguments) } else { as_nobody(arguments) };
+            let said = stderr(&run.output().unwrap());
             assert!(said.contains(&format!("0 new and {changed} changed")), "{said}");
             let is_said = said.contains("belong to an owner that is not kept");
             assert_eq!(is_said, changed == 1 && mode != becomes, "{said}");
         }
-        let now = fs::metadata(&copy).unwrap().mode() & 0o7777;
-        assert_eq!(now, becomes, "{owner} {mode:o}");
+        let now = fs::metadata(&copy).unwrap();
+        let its_owner = if user == 0 { owner } else { user };
+        assert_eq!((now.uid(), now.mode() & 0o7777), (its_owner, becomes), "{owner} {mode:o}");
     }
 }
 

@@ -214,7 +214,7 @@ impl Run<'_> {
             match decide(rules, source, there, facts) {
                 Ok(Decision::Copy(change)) => return Ok(Some(Some(change))),
                 Ok(Decision::Unchanged { is_same_time })
-                    if self.is_of_others(node, present, is_same_time) =>
+                    if self.is_of_others(node, frame, present, is_same_time) =>
                 {
                     return Ok(Some(Some(Change::Replaced)));
                 }
@@ -300,7 +300,7 @@ impl Run<'_> {
             Decision::Unchanged { is_same_time } => {
                 return match self.adjust(node, frame, name, present, is_same_time).await? {
                     Adjusted::Yes => Ok(true),
-                    Adjusted::NotKept => self.unchanged(node, &target).map(|()| true),
+                    Adjusted::NotKept | Adjusted::OwnerKept => self.unchanged(node, &target).map(|()| true),
                     Adjusted::Another => Ok(false),
                 };
             }

@@ -255,7 +255,34 @@ impl Place {
         }
     }
 
-    /// Sets the mode of the directory itself, and its times and owner if they are kept.
+    /// Gives the directory itself to the owner of its source, where that could work; it `was` another's, or is new.
+    pub(super) async fn give(
+        &self,
+        context: Context<'_>,
+        source: &Attributes,
+        was: Option<&Attributes>,
+    ) -> Result<()> {
+        match self {
+            Self::Planned(_) => Ok(()),
+            Self::Local { directory, .. } => {
+                directory.set_owner(source.uid, source.gid);
+                Ok(())
+            }
+            Self::Remote(remote) => {
+                let servers = context.servers;
+                let give = async |place: &RemotePlace| match was {
+                    None => place.give(servers, place.handle, *source).await,
+                    Some(was) if self.other_owner(servers, was, source).is_some() => {
+                        place.give_away(servers, place.handle, *source).await
+                    }
+                    Some(_) => Ok(()),
+                };
+                remote.with(context, give).await
+            }
+        }
+    }
+
+    /// Sets the mode of the directory itself, and its times if they are kept.
     pub(super) async fn set_last(
         &self,
         context: Context<'_>,
@@ -266,10 +293,11 @@ impl Place {
             Self::Planned(_) => Ok(()),
             Self::Local { directory, was_created, .. } => {
                 if preserve {
-                    if *was_created {
-                        directory.remove_lists();
+                    match *was_created {
+                        true => directory.remove_lists(),
+                        // The group's bits of a mode would give others in a list what it keeps from them.
+                        false => directory.remove_list(),
                     }
-                    directory.set_owner(last.uid, last.gid);
                 }
                 let mut set = directory.set_mode(last.mode);
                 if preserve {
@@ -285,19 +313,18 @@ impl Place {
             Self::Remote(place) => {
                 let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
                 attributes.mode = Some(last.mode);
-                let set = async |place: &RemotePlace| {
-                    if preserve {
-                        place.give(context.servers, place.handle, last).await?;
-                    }
-                    match place.client.set_attributes(place.handle, attributes).await {
-                        Err(error) if is_refused(&error) => {
-                            if preserve {
-                                context.events.tell(&Event::Warning(Warning::NotKept(&error.to_string())))?;
-                            }
-                            Ok(())
+                let set = async |place: &RemotePlace| match place
+                    .client
+                    .set_attributes(place.handle, attributes)
+                    .await
+                {
+                    Err(error) if is_refused(&error) => {
+                        if preserve {
+                            context.events.tell(&Event::Warning(Warning::NotKept(&error.to_string())))?;
                         }
-                        set => set.at(&place.remote),
+                        Ok(())
                     }
+                    set => set.at(&place.remote),
                 };
                 place.with(context, set).await?;
                 context.servers.activity().step();

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Overwrite, Run, Work,
-    destination::{Present, directory::Frame},
+    destination::{Place, Present, directory::Frame},
     file::SET_ID_IS_LEFT_OUT,
     filter::below,
     source::{Attributes, Kind, Node, SET_ID},
@@ -115,7 +115,8 @@ const fn last_mode(source: &Attributes, there: &Attributes) -> (u32, bool) {
 }
 
 impl Run<'_> {
-    /// Gives a file with the right contents the mode and the time of its source, unless it is another one now. What it was given is said.
+    /// Gives a file with the right contents the owner, the mode and the time of its source, unless it is another one now. What it was given
+    /// is said.
     pub(super) async fn adjust(
         &self,
         node: &Node,
@@ -124,18 +125,44 @@ impl Run<'_> {
         present: &Present,
         is_same_time: bool,
     ) -> Result<Adjusted> {
-        let (mode, leaves_out) = last_mode(&node.attributes, &present.attributes);
+        let owner = self.other_owner(node, frame, present);
+        match self.adjust_to(owner, node, frame, name, present, is_same_time).await? {
+            Adjusted::OwnerKept => self.adjust_to(None, node, frame, name, present, is_same_time).await,
+            adjusted => Ok(adjusted),
+        }
+    }
+
+    /// Returns to whom a file is to be given, if that could work and no other file has it as one of its names; on a server only trying tells.
+    fn other_owner(&self, node: &Node, frame: &Frame, present: &Present) -> Option<(u32, u32)> {
+        let owner = frame.place.other_owner(self.context.servers, &present.attributes, &node.attributes);
+        let may_be_of_others = present.attributes.links > 1 && !self.copy.inplace;
+        let is_told = !self.copy.dry_run || matches!(frame.place, Place::Local { .. });
+        owner.filter(|_| is_told && !may_be_of_others)
+    }
+
+    async fn adjust_to(
+        &self,
+        owner: Option<(u32, u32)>,
+        node: &Node,
+        frame: &Frame,
+        name: &[u8],
+        present: &Present,
+        is_same_time: bool,
+    ) -> Result<Adjusted> {
+        let (uid, gid) = owner.unwrap_or((present.attributes.uid, present.attributes.gid));
+        let there = Attributes { uid, gid, ..present.attributes };
+        let (mode, leaves_out) = last_mode(&node.attributes, &there);
         let is_same_mode = present.attributes.mode & 0o7777 == mode;
-        if node.kind != Kind::File || (is_same_mode && is_same_time) {
+        if node.kind != Kind::File || (is_same_mode && is_same_time && owner.is_none()) {
             return Ok(Adjusted::NotKept);
         }
         if !self.copy.dry_run {
-            let last = (!is_same_mode).then_some(mode);
+            let last = (!is_same_mode || owner.is_some()).then_some(mode);
             if leaves_out && !is_same_mode {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
             }
             let times = (!is_same_time).then_some(node.attributes.times);
-            let set = frame.place.set_file(self.context, name, present, last, times).await?;
+            let set = frame.place.set_file(self.context, name, present, owner, last, times).await?;
             if set == Adjusted::NotKept && mode & SET_ID == 0 {
                 self.say_not_kept("a file there belongs to somebody else");
             }
@@ -146,11 +173,21 @@ impl Run<'_> {
         self.say_change(node, frame, name, Change::Attributes).map(|()| Adjusted::Yes)
     }
 
-    /// Whether a file with the right contents has further names, which may be those of other files of the source: they would get mode and
-    /// time of this one.
-    pub(super) fn is_of_others(&self, node: &Node, present: &Present, is_same_time: bool) -> bool {
+    /// Whether a file with the right contents has further names, which may be those of other files of the source: they would get owner, mode
+    /// and time of this one.
+    pub(super) fn is_of_others(
+        &self,
+        node: &Node,
+        frame: &Frame,
+        present: &Present,
+        is_same_time: bool,
+    ) -> bool {
         let [source, there] = [&node.attributes, &present.attributes];
-        let is_as_it_is = is_same_time && there.mode & 0o7777 == last_mode(source, there).0;
+        // Few servers let anybody give files away: it would be replaced again and again.
+        let has_other_owner = matches!(frame.place, Place::Local { .. })
+            && frame.place.other_owner(self.context.servers, there, source).is_some();
+        let is_as_it_is =
+            is_same_time && there.mode & 0o7777 == last_mode(source, there).0 && !has_other_owner;
         node.kind == Kind::File && there.links > 1 && !is_as_it_is && !self.copy.inplace
     }
 

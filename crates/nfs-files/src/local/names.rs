@@ -9,7 +9,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Acl, Directory, Named, Times, number, set_mode, set_times};
+use super::{Acl, Directory, Named, Times, give, number, set_mode, set_times};
 use crate::name::{fresh, linked};
 
 /// Whether a file got the mode and the times of its source.
@@ -19,6 +19,8 @@ pub enum Adjusted {
     Yes,
     /// The file system does not keep them.
     NotKept,
+    /// Who runs this may not give it away.
+    OwnerKept,
     /// It is not what it was, or its name is another file's: nothing was set.
     Another,
 }
@@ -161,19 +163,32 @@ impl Directory {
         named
     }
 
-    /// Sets mode and times of a file, which is no link, if it is the one that was looked at.
+    /// Gives a file, which is no link, to an owner (user and group), and sets its mode and times, if it is the one that was looked at.
     pub fn set_file(
         &self,
         name: &[u8],
         is_the_one: impl FnOnce(&Stat) -> bool,
+        owner: Option<(u32, u32)>,
         mode: Option<u32>,
         times: Option<Times>,
     ) -> io::Result<Adjusted> {
         let file = self.open_to_set(name)?;
         let found = file.map(|file| fs::fstat(&file).map(|stat| (file, stat))).transpose()?;
-        let Some((file, _)) = found.filter(|(_, stat)| is_the_one(stat)) else {
+        let Some((file, before)) = found.filter(|(_, stat)| is_the_one(stat)) else {
             return Ok(Adjusted::Another);
         };
+        if let Some((uid, gid)) = owner {
+            // Neither owner is to have what only the other one may.
+            let was = Mode::from_raw_mode(before.st_mode);
+            let both = mode.map_or(Mode::RUSR, |mode| Mode::from_raw_mode(mode as RawMode));
+            let _ = set_mode(&file, was & both & (Mode::RWXU | Mode::RWXG | Mode::RWXO));
+            give(&file, uid, gid);
+            let now = fs::fstat(&file)?;
+            if now.st_uid == before.st_uid && now.st_gid == before.st_gid {
+                set_mode(&file, was)?;
+                return Ok(Adjusted::OwnerKept);
+            }
+        }
         let set = mode.map_or(Ok(()), |mode| {
             // The group's bits of a mode would give others in a list what it keeps from them.
             let _ = Acl::remove(&file);

@@ -21,7 +21,8 @@ pub enum ListingStep {
 /// One listing over the connections of an endpoint.
 ///
 /// Pages follow from each other, so each costs a round trip. Over UDP pages are small, for a lost fragment loses the page; a listing
-/// of more than one page, if that was quick, goes on over TCP, where pages may be large.
+/// of more than one page, if that was quick, goes on over TCP, where pages may be large. Where only UDP may be used, they are larger as long
+/// as they are quick.
 #[derive(Debug)]
 pub struct ListingPlan {
     tuning: TransportTuning,
@@ -29,6 +30,7 @@ pub struct ListingPlan {
     was_quick: Option<bool>,
     has_connected: bool,
     is_over_tcp: bool,
+    udp_page_bytes: u32,
     tcp_page_bytes: u32,
     /// A page came only after it had been asked for over UDP, too: the listing stays where the procedure goes.
     has_failed: bool,
@@ -43,6 +45,7 @@ impl ListingPlan {
             was_quick: None,
             has_connected: false,
             is_over_tcp: false,
+            udp_page_bytes: tuning.udp_page_bytes,
             tcp_page_bytes: tuning.tcp_page_bytes,
             has_failed: false,
         }
@@ -70,7 +73,7 @@ impl ListingPlan {
     /// Returns the size of the next page over a transport.
     pub const fn page_bytes(&self, protocol: Protocol) -> u32 {
         match protocol {
-            Protocol::Udp => self.tuning.udp_page_bytes,
+            Protocol::Udp => self.udp_page_bytes,
             Protocol::Tcp => self.tcp_page_bytes,
         }
     }
@@ -85,6 +88,8 @@ impl ListingPlan {
         if self.is_over_tcp && was_quick {
             self.tcp_page_bytes = (self.tcp_page_bytes * 4).min(self.tuning.tcp_page_bytes * 16);
         }
+        let is_larger = was_quick && !endpoint.config.either_transport;
+        self.udp_page_bytes = self.tuning.udp_page_bytes * if is_larger { 4 } else { 1 };
     }
 
     /// Records that a page came only over the other transport than asked for.
@@ -162,9 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn where_only_udp_may_be_used_pages_stay_on_it() {
+    fn where_only_udp_may_be_used_pages_stay_on_it_and_grow_while_they_are_quick() {
         let mut endpoint = endpoint(EndpointConfig { either_transport: false, ..EITHER }, Protocol::Udp);
-        assert_eq!(pages(&mut ListingPlan::new(&endpoint.1), &mut endpoint, 9, 1), small(9));
+        let mut plan = ListingPlan::new(&endpoint.1);
+        let large = |count| vec![(Protocol::Udp, 16_384); count];
+        assert_eq!(pages(&mut plan, &mut endpoint, 3, 1), [small(1), large(2)].concat());
+        assert_eq!(pages(&mut plan, &mut endpoint, 2, 5), [large(1), small(1)].concat());
+        assert_eq!(pages(&mut plan, &mut endpoint, 2, 1), [small(1), large(1)].concat());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     copy::{
         compare::{Age, age},
         destination::{Place, one_name::Names},
+        file::for_any_group,
         filter::{self, Ignores},
         source::{Attributes, Node},
     },
@@ -50,6 +51,8 @@ pub(in crate::copy) struct Frame {
     is_touched: Cell<bool>,
     /// Whether this run has put journals beside files in it.
     has_journals: Cell<bool>,
+    /// Whether it has fewer permissions than it had.
+    is_narrowed: Cell<bool>,
     /// Whether its owner was allowed to change what is in it.
     is_widened: OnceCell<()>,
     /// Whether it stands for one that was filled before.
@@ -84,6 +87,7 @@ impl Frame {
             was: None,
             is_touched: Cell::default(),
             has_journals: Cell::default(),
+            is_narrowed: Cell::default(),
             is_widened: OnceCell::new(),
             is_again: false,
             relative: Vec::new(),
@@ -315,12 +319,29 @@ impl Frame {
         [self.names.take(), self.taken.take()]
     }
 
-    /// Whether it has the mode and time of its source already.
-    fn is_as(&self, source: Attributes) -> bool {
+    /// Takes from a directory that was there what its source does not permit, before anything more is in it: who may not read that there is
+    /// not to read it here.
+    pub(in crate::copy) async fn narrow(&self, context: Context<'_>) {
+        let (Some(was), Some(source)) = (self.was, self.last.get()) else { return };
+        let owner = self.place.other_owner(context.servers, &was, &source);
+        let changes_group = owner.is_some_and(|(_, group)| group != was.gid);
+        let least = if changes_group { for_any_group(source.mode) } else { source.mode };
+        if was.mode & 0o077 & !least != 0 {
+            self.is_narrowed.set(true);
+            let narrower = Attributes { mode: was.mode & (least & 0o777 | 0o700), ..was };
+            // What is refused now is refused at the end, and reported then.
+            let _ = self.place.set_last(context, narrower, false).await;
+        }
+    }
+
+    /// Whether it has the owner, the mode and the time of its source already, as far as it could get them.
+    fn is_as(&self, context: Context<'_>, source: Attributes) -> bool {
         self.was.is_some_and(|was| {
             was.mode & 0o7777 == source.mode & 0o7777
+                && self.place.other_owner(context.servers, &was, &source).is_none()
                 && age(source.times.modified, &was) == Some(Age::Same)
                 && !self.is_touched()
+                && !self.is_narrowed.get()
         })
     }
 
@@ -364,7 +385,13 @@ impl Frame {
         let mut next = Some(frame);
         let mut result = Ok(());
         while let Some(frame) = next.take().and_then(Rc::into_inner) {
-            if let Some(attributes) = frame.last.get().filter(|source| !preserve || !frame.is_as(*source)) {
+            if let Some(attributes) =
+                frame.last.get().filter(|source| !preserve || !frame.is_as(context, *source))
+            {
+                if preserve {
+                    let given = frame.place.give(context, &attributes, frame.was.as_ref()).await;
+                    result = result.and(given);
+                }
                 let set = frame.place.set_last(context, attributes, preserve).await;
                 result = result.and(set);
             }

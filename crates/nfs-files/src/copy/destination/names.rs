@@ -5,21 +5,22 @@ use std::collections::BTreeSet;
 use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes, Time};
 use rustix::fs::Stat;
 
-use super::{Place, Present, RemotePlace, set_times};
+use super::{Place, Present, RemotePlace, is_refused, set_times};
 use crate::{
     chain::{self, Chain, Entry},
     context::Context,
     copy::{
         destination::directory::Frame,
         file::{Replaces, Version},
-        source::{Kind, SET_ID},
+        source::{Attributes, Kind, SET_ID},
         tags::Tags,
     },
     error::{Error, Result, ResultExt, exists, has_status, is_missing, local},
     event::{Event, Warning},
     find::Children,
-    local::{Adjusted, Named, Times},
+    local::{Adjusted, Named, Times, may_give},
     name::{Tag, fresh},
+    servers::Servers,
     url::Remote,
 };
 
@@ -187,12 +188,32 @@ impl Place {
         }
     }
 
-    /// Sets mode and times of a file, which is no link, if it is what it was found to be.
+    /// Returns to whom what is there is to be given for its owner to be that of its source, where that could work.
+    pub(in crate::copy) fn other_owner(
+        &self,
+        servers: &Servers,
+        there: &Attributes,
+        source: &Attributes,
+    ) -> Option<(u32, u32)> {
+        let (from, to) = ((there.uid, there.gid), (source.uid, source.gid));
+        let may = match self {
+            Self::Planned(_) => false,
+            Self::Local { .. } => may_give(from, to),
+            // The highest number is nobody's.
+            Self::Remote(place) => {
+                from != to && to.0.max(to.1) < u32::MAX && servers.may_give_away(&place.remote)
+            }
+        };
+        may.then_some(to)
+    }
+
+    /// Gives a file, which is no link, to an owner, and sets its mode and times, if it is what it was found to be.
     pub(in crate::copy) async fn set_file(
         &self,
         context: Context<'_>,
         name: &[u8],
         found: &Present,
+        owner: Option<(u32, u32)>,
         mode: Option<u32>,
         times: Option<Times>,
     ) -> Result<Adjusted> {
@@ -201,32 +222,42 @@ impl Place {
             Self::Planned(_) => Ok(Adjusted::Yes),
             Self::Local { directory, .. } => {
                 let is_the_one = |there: &Stat| before.may_replace(Some(&Present::local(there)));
-                let set = directory.set_file(name, is_the_one, mode, times);
+                let set = directory.set_file(name, is_the_one, owner, mode, times);
                 set.map_err(|error| local(&directory.join(name), &error))
             }
             Self::Remote(place) => {
                 let set = async |at: &RemotePlace| {
                     let attributes = times.map(set_times).unwrap_or_default();
-                    let attributes = SetAttributes { mode, ..attributes };
+                    let (uid, gid) = owner.unzip();
+                    let attributes = SetAttributes { mode, uid, gid, ..attributes };
                     let file = at.handle_of(name).await?;
                     let Some(set) = at.set_if(name, file, (found, before), attributes).await? else {
                         return Ok(Adjusted::Another);
                     };
                     match set {
+                        Err(error) if owner.is_some() && is_refused(&error) => {
+                            context.servers.note_keeps_owners(&at.remote);
+                            Ok(Adjusted::OwnerKept)
+                        }
                         Err(error)
                             if has_status(&error, NfsStatus::PERM)
                                 || has_status(&error, NfsStatus::NOTSUPP) =>
                         {
                             Ok(Adjusted::NotKept)
                         }
-                        Ok(()) if mode.is_some_and(|mode| mode & SET_ID != 0) => {
+                        Ok(()) if owner.is_some() || mode.is_some_and(|mode| mode & SET_ID != 0) => {
                             let kept = at.client.metadata(file).await.at(at.remote.join(name))?;
+                            if owner.is_some_and(|owner| owner != (kept.uid, kept.gid)) {
+                                context.servers.note_keeps_owners(&at.remote);
+                                return Ok(Adjusted::OwnerKept);
+                            }
                             let are_kept = mode.is_some_and(|mode| mode & SET_ID == kept.mode & SET_ID);
                             if !are_kept {
                                 let server = at.remote.server().to_string();
                                 context.events.tell(&Event::Warning(Warning::SetIdNotKept(&server)))?;
                             }
                             let is_set = are_kept
+                                || owner.is_some()
                                 || times.is_some()
                                 || kept.mode & 0o7777 != found.attributes.mode & 0o7777;
                             Ok(if is_set { Adjusted::Yes } else { Adjusted::NotKept })

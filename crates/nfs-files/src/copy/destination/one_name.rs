@@ -11,7 +11,6 @@ use std::{
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use unicode_normalization::UnicodeNormalization;
 
 use crate::{
     copy::{
@@ -21,7 +20,7 @@ use crate::{
     },
     error::{Error, Result},
     escape::escape,
-    name::fnv1a,
+    name::{fnv1a, folded},
 };
 
 /// The names of a destination directory that this run has to do with.
@@ -74,6 +73,11 @@ impl Names {
     /// Those of a directory that several sources go into.
     pub(in crate::copy) fn merged() -> Self {
         Self { merged: Some(Merged::default()), ..Self::default() }
+    }
+
+    /// Whether several sources go into the directory.
+    pub(in crate::copy) const fn are_merged(&self) -> bool {
+        self.merged.is_some()
     }
 
     /// Returns those of a directory below this one.
@@ -269,68 +273,9 @@ pub(in crate::copy) fn is_same(a: &Present, b: &Present) -> bool {
     a.kind == b.kind && (a.attributes.file == b.attributes.file || a.handle.is_some() && a.handle == b.handle)
 }
 
-/// Returns what names have in common that some file system takes for one. It is wider than any of them: case and compatibility are
-/// folded (Unicode 15 §3.13), what is ignored in comparisons goes, and so do the dots and spaces at the end that Windows drops.
-fn folded(name: &[u8]) -> Vec<u8> {
-    let mut folded = match std::str::from_utf8(name) {
-        Ok(text) if !text.is_ascii() => {
-            // The capital sharp s has two letters only as the upper case of its lower case.
-            let lower = text.nfkd().filter(|&it| !is_ignorable(it)).flat_map(char::to_lowercase);
-            let upper = lower.flat_map(char::to_uppercase);
-            let lower: String = upper.flat_map(char::to_lowercase).collect();
-            lower.nfkd().collect::<String>().into_bytes()
-        }
-        _ => name.to_ascii_lowercase(),
-    };
-    while folded.pop_if(|last| matches!(last, b'.' | b' ')).is_some() {}
-    folded
-}
-
-/// Whether a character has no part in comparisons (Unicode's Default_Ignorable_Code_Point).
-const fn is_ignorable(character: char) -> bool {
-    matches!(character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_some_file_system_takes_for_one_have_the_same_key() {
-        for names in [
-            &["README", "readme", "ReadMe", "readme.", "readme . "][..],
-            &["é", "e\u{301}", "É", "E\u{301}"],
-            &["straße", "STRASSE", "strasse"],
-            &["\u{212a}elvin", "kelvin"],
-            &["ﬁle", "file", "fi\u{200d}le"],
-            &["가", "\u{1100}\u{1161}"],
-            &["ά", "Ά", "α\u{301}"],
-            &["ſ", "s", "S"],
-            &["葛.txt", "葛\u{e0100}.txt"],
-            &["a", "a\u{1bca0}", "a\u{1d173}", "a\u{fff0}"],
-        ] {
-            let keys: BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
-            assert_eq!(keys.len(), 1, "{names:?}");
-        }
-    }
-
-    #[test]
-    fn names_that_are_two_everywhere_are_not_compared() {
-        let names = ["a", "b", "a.txt", "照片.jpg", "图片.jpg", "é", "e", "файл", "фаил", ".a", "a b"];
-        let keys: BTreeSet<_> = names.iter().map(|name| folded(name.as_bytes())).collect();
-        assert_eq!(keys.len(), names.len());
-        assert_ne!(folded(b"\xff"), folded(b"\xfe"));
-        for character in '\0'..=char::MAX {
-            let of = |text: String| String::from_utf8(folded(text.as_bytes())).unwrap();
-            let (key, lower) = (of(character.into()), of(character.to_lowercase().collect()));
-            assert_eq!(key, lower, "{character:?} and its lower case");
-            assert_eq!(key, of(character.to_uppercase().collect()), "{character:?} and its upper case");
-        }
-    }
 
     #[tokio::test]
     async fn names_that_may_be_one_take_turns_and_others_do_not() {

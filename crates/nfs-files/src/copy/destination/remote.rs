@@ -137,7 +137,7 @@ impl RemotePlace {
         }
     }
 
-    /// Gives a file on the server to the source's owner, where we may: only root can, and not on
+    /// Gives a new file on the server to the source's owner, where we may: only root can, and not on
     /// every export.
     pub(in crate::copy) async fn give(
         &self,
@@ -145,13 +145,26 @@ impl RemotePlace {
         file: FileHandle,
         owner: Attributes,
     ) -> Result<()> {
-        if !servers.may_give(&self.remote, owner.uid, owner.gid) {
-            return Ok(());
+        match servers.may_give(&self.remote, owner.uid, owner.gid) {
+            true => self.give_away(servers, file, owner).await,
+            false => Ok(()),
         }
+    }
+
+    /// As [`RemotePlace::give`], of a file that may be somebody's.
+    pub(super) async fn give_away(
+        &self,
+        servers: &Servers,
+        file: FileHandle,
+        owner: Attributes,
+    ) -> Result<()> {
         let attributes =
             SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
         match self.client.set_attributes(file, attributes).await {
-            Err(error) if is_refused(&error) => Ok(()),
+            Err(error) if is_refused(&error) => {
+                servers.note_keeps_owners(&self.remote);
+                Ok(())
+            }
             other => other.at(&self.remote),
         }
     }

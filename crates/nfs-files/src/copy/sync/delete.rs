@@ -26,6 +26,7 @@ use crate::{
     },
     error::{Error, Result},
     event::{Event, NotDone, Warning},
+    find::{MAX_DEPTH, too_deep},
     name::{MARKER, is_ours, untagged, used_by},
 };
 
@@ -373,6 +374,9 @@ impl Run<'_> {
         if sync.root.as_ref().is_some_and(|root| may_be_source(root, &directory.present)) {
             let text = format!("nothing is deleted: {shown} is the source itself");
             return Err(Error::other(text).that_ends_run());
+        }
+        if directory.depth() > MAX_DEPTH {
+            return Err(too_deep(shown));
         }
         let place = top.enter(&directory.path, &directory.present, &directory.numbers)?;
         if place.is_mounted_in(top) {
