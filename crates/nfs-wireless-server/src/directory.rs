@@ -6,6 +6,7 @@
 mod config;
 mod host;
 mod listing;
+mod open_files;
 mod search;
 mod state;
 mod table;
@@ -31,6 +32,7 @@ use rustix::{
 pub use self::config::{Access, DirectoryConfig, Metadata};
 use self::{
     host::{look, look_at, retry, status, verifier_times},
+    open_files::{Candidate, OpenFile},
     state::{State, place},
     table::{Place, ROOT},
 };
@@ -83,7 +85,7 @@ impl Directory {
     /// The host's error when it is no directory.
     pub fn of(root: OwnedFd, config: DirectoryConfig) -> io::Result<Self> {
         let identity = look(&root)?.identity;
-        let state = Mutex::new(State::new(config.clone(), root, identity));
+        let state = Mutex::new(State::new(&config, root, identity));
         Ok(Self { config, state })
     }
 
@@ -116,13 +118,15 @@ impl Vfs for Directory {
         true
     }
 
-    /// Closes files that were removed on the host: they take room on its disk until then.
+    /// Closes files that were removed on the host, as they take room on its disk until then, and those that were written and are not any
+    /// more, as the host runs no program that is open for writing.
     fn rest(&self) {
         let mut state = self.lock();
         state.listings.rest();
-        let removed = state.take_removed();
+        let open = state.open_files.rest();
         drop(state);
-        drop(removed);
+        let done: Vec<_> = open.into_iter().filter(Candidate::is_done).collect();
+        self.lock().open_files.let_go(&done);
     }
 
     fn path(&self, node: NodeId) -> Option<Vec<u8>> {
@@ -152,7 +156,7 @@ impl Vfs for Directory {
             ftype3::NF3REG => {
                 drop(state);
                 match file {
-                    Some(file) => host::sync(&file),
+                    Some(file) => file.sync(),
                     None => self.commit(node, 0, 0),
                 }
             }
@@ -198,7 +202,7 @@ impl Vfs for Directory {
         buffer: &mut Vec<u8>,
     ) -> Result<EndOfFile, Status> {
         let file = self.lock().file(node, Access::ReadOnly)?;
-        let size = look(&file).map_err(status)?.attributes.size;
+        let size = look(&*file).map_err(status)?.attributes.size;
         // What says that it is empty may have bytes all the same, as in /proc.
         let has_size = size > 0;
         let most = if has_size { size.saturating_sub(offset) } else { MOST_WITHOUT_SIZE };
@@ -239,11 +243,12 @@ impl Vfs for Directory {
                 0 => return Err(Status::IO),
                 written => done += written,
             }
+            file.note_written();
         }
         match stable {
             stable_how::UNSTABLE => {}
-            stable_how::DATA_SYNC => host::sync_data(&file)?,
-            stable_how::FILE_SYNC => host::sync(&file)?,
+            stable_how::DATA_SYNC => file.sync_data()?,
+            stable_how::FILE_SYNC => file.sync()?,
         }
         Ok(stable)
     }
@@ -253,7 +258,7 @@ impl Vfs for Directory {
         match file {
             // Its mode does not let it be opened again.
             Err(Status::ACCES) => rustix::fs::sync(),
-            file => host::sync(&file?)?,
+            file => file?.sync()?,
         }
         Ok(())
     }
@@ -293,7 +298,7 @@ impl Vfs for Directory {
         // A directory has it from the one that it is in.
         let inherited = if object == NewObject::Directory { made.attributes.mode & SET_GROUP } else { 0 };
         if let Some(file) = file {
-            state.keep_open(node, file, Access::ReadWrite);
+            state.open_files.keep(node, OpenFile::new(file, Access::ReadWrite));
         }
         // The mode again, because the host's mask may have taken bits away. A wish that cannot be granted, such as
         // another owner, does not undo the creation (RFC 1813 §3.3.8).

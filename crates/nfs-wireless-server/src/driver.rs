@@ -119,7 +119,7 @@ const MAX_STREAMS: usize = 64;
 const FIRST_CALL_TIME: Duration = Duration::from_secs(2);
 
 /// How often the back end may let go of what it keeps.
-const REST_TIME: Duration = Duration::from_secs(2);
+const REST_TIME: Duration = Duration::from_secs(1);
 
 /// Receive and send buffer asked for on the UDP socket, in bytes; the system may grant less. Default buffers lose
 /// bursts of WRITEs.

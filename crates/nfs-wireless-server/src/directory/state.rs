@@ -1,13 +1,6 @@
 //! What a directory of the host knows of its files, behind one lock.
 
-use std::{
-    collections::VecDeque,
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use nfs_wire::{
     Status,
@@ -22,13 +15,11 @@ use super::{
     Access, DIRECTORY_MODE_BITS, DirectoryConfig, MODE_BITS,
     host::{Found, Identity, Reference, look, look_at, retry, status},
     listing::Listings,
+    open_files::{OpenFile, OpenFiles},
     search::Search,
     table::{Place, Table},
 };
-use crate::{
-    descriptors::most_descriptors,
-    vfs::{Name, NodeId},
-};
+use crate::vfs::{Name, NodeId};
 
 /// Entries looked at before the client is asked to come again, so that others are served meanwhile.
 const ENTRIES_PER_TURN: usize = 8192;
@@ -36,41 +27,11 @@ const ENTRIES_PER_TURN: usize = 8192;
 /// What is known of the files, and which are open.
 #[derive(Debug)]
 pub(super) struct State {
-    config: DirectoryConfig,
     pub(super) root: OwnedFd,
     pub(super) table: Table,
     pub(super) search: Search,
     pub(super) listings: Listings,
-    /// Files open for reading or writing, the last used first.
-    open_files: VecDeque<OpenFile>,
-}
-
-#[derive(Debug)]
-struct OpenFile {
-    node: NodeId,
-    file: Arc<OwnedFd>,
-    access: Access,
-}
-
-/// Files that all directories of this process keep open.
-static KEPT: AtomicUsize = AtomicUsize::new(0);
-
-impl OpenFile {
-    fn new(node: NodeId, file: OwnedFd, access: Access) -> Self {
-        KEPT.fetch_add(1, Ordering::Relaxed);
-        Self { node, file: Arc::new(file), access }
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        KEPT.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Returns how many files all directories together may keep open: a quarter of what the process may open.
-fn most_kept() -> usize {
-    most_descriptors() / 4
+    pub(super) open_files: OpenFiles,
 }
 
 /// A file that was found where the table says it is.
@@ -81,14 +42,13 @@ pub(super) struct Located {
 }
 
 impl State {
-    pub(super) fn new(config: DirectoryConfig, root: OwnedFd, identity: Identity) -> Self {
+    pub(super) fn new(config: &DirectoryConfig, root: OwnedFd, identity: Identity) -> Self {
         Self {
             table: Table::new(identity, config.max_nodes),
             search: Search::new(identity),
-            config,
+            open_files: OpenFiles::new(config.max_open_files),
             root,
             listings: Listings::default(),
-            open_files: VecDeque::new(),
         }
     }
 
@@ -152,7 +112,7 @@ impl State {
             }
             None => {
                 self.table.forget(node);
-                self.close(node);
+                self.open_files.close(node);
                 Err(Status::STALE)
             }
         }
@@ -165,77 +125,41 @@ impl State {
     }
 
     /// Opens a regular file, or finds it open already. Where there are no descriptors left, what is kept open is closed.
-    pub(super) fn file(&mut self, node: NodeId, access: Access) -> Result<Arc<OwnedFd>, Status> {
+    pub(super) fn file(&mut self, node: NodeId, access: Access) -> Result<Arc<OpenFile>, Status> {
         match self.try_file(node, access) {
             Err(Status::JUKEBOX) if !self.open_files.is_empty() => {
-                self.open_files.clear();
+                self.open_files.close_all();
                 self.try_file(node, access)
             }
             found => found,
         }
     }
 
-    fn try_file(&mut self, node: NodeId, access: Access) -> Result<Arc<OwnedFd>, Status> {
-        let open = self.open_files.iter().position(|open| {
-            open.node == node && (open.access == Access::ReadWrite || access == Access::ReadOnly)
-        });
-        if let Some(open) = open.and_then(|index| self.open_files.remove(index)) {
-            self.open_files.push_front(open);
-        } else {
-            let located = self.locate(node)?;
-            let found = located.reference.look().map_err(status)?;
-            match found.attributes.type_ {
-                ftype3::NF3REG => {}
-                ftype3::NF3DIR => return Err(Status::ISDIR),
-                _ => return Err(Status::INVAL),
-            }
-            let (directory, name) = located.place.ok_or(Status::ISDIR)?;
-            let directory = directory.directory().map_err(status)?;
-            let (file, access) = self.open_data(directory, &name, access)?;
-            if look(&file).map_err(status)?.identity != found.identity {
-                return Err(Status::STALE);
-            }
-            self.keep_open(node, file, access);
+    fn try_file(&mut self, node: NodeId, access: Access) -> Result<Arc<OpenFile>, Status> {
+        if let Some(open) = self.open_files.find(node, access) {
+            return Ok(open);
         }
-        self.open_files.front().map(|open| Arc::clone(&open.file)).ok_or(Status::SERVERFAULT)
-    }
-
-    pub(super) fn open_data(
-        &self,
-        directory: &OwnedFd,
-        name: &[u8],
-        access: Access,
-    ) -> Result<(OwnedFd, Access), Status> {
-        // Should a named pipe take the file's place meanwhile, opening it must not wait.
+        let located = self.locate(node)?;
+        let found = located.reference.look().map_err(status)?;
+        match found.attributes.type_ {
+            ftype3::NF3REG => {}
+            ftype3::NF3DIR => return Err(Status::ISDIR),
+            _ => return Err(Status::INVAL),
+        }
+        let (directory, name) = located.place.ok_or(Status::ISDIR)?;
+        let directory = directory.directory().map_err(status)?;
+        // Should a named pipe take the file's place meanwhile, opening it must not wait. The host does not run what is open for writing.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let open = |mode| retry(|| rustix::fs::openat(directory, name, flags | mode, Mode::empty()));
-        if self.config.access == Access::ReadWrite {
-            match open(OFlags::RDWR) {
-                Ok(file) => return Ok((file, Access::ReadWrite)),
-                Err(status) if access == Access::ReadWrite => return Err(status),
-                Err(_) => {}
-            }
+        let flags = flags
+            | match access {
+                Access::ReadWrite => OFlags::RDWR,
+                Access::ReadOnly => OFlags::RDONLY,
+            };
+        let file = retry(|| rustix::fs::openat(directory, &name[..], flags, Mode::empty()))?;
+        if look(&file).map_err(status)?.identity != found.identity {
+            return Err(Status::STALE);
         }
-        Ok((open(OFlags::RDONLY)?, Access::ReadOnly))
-    }
-
-    pub(super) fn keep_open(&mut self, node: NodeId, file: OwnedFd, access: Access) {
-        self.close(node);
-        self.open_files.truncate(self.config.max_open_files.saturating_sub(1));
-        while KEPT.load(Ordering::Relaxed) >= most_kept() && self.open_files.pop_back().is_some() {}
-        self.open_files.push_front(OpenFile::new(node, file, access));
-    }
-
-    pub(super) fn close(&mut self, node: NodeId) {
-        self.open_files.retain(|open| open.node != node);
-    }
-
-    /// Takes the open files that have no name any more, for the caller to close.
-    pub(super) fn take_removed(&mut self) -> Vec<Arc<OwnedFd>> {
-        let is_removed = |open: &OpenFile| rustix::fs::fstat(&open.file).is_ok_and(|it| it.st_nlink == 0);
-        let (removed, others): (Vec<_>, Vec<_>) = self.open_files.drain(..).partition(is_removed);
-        self.open_files.extend(others);
-        removed.iter().map(|open| Arc::clone(&open.file)).collect()
+        Ok(self.open_files.keep(node, OpenFile::new(file, access)))
     }
 
     pub(super) fn find(
@@ -278,15 +202,14 @@ impl State {
     }
 
     pub(super) fn attributes(&mut self, node: NodeId) -> Result<fattr3, Status> {
-        let open = self.open_files.iter().find(|open| open.node == node);
-        let found = match open.map(|open| look(&open.file)) {
+        let found = match self.open_files.any(node).map(look) {
             Some(found) => found,
             None => self.locate(node)?.reference.look(),
         };
         let attributes = found.map_err(status)?.shown(self.table.root());
         if attributes.nlink == 0 {
             self.table.forget(node);
-            self.close(node);
+            self.open_files.close(node);
             return Err(Status::STALE);
         }
         Ok(attributes)
@@ -297,7 +220,7 @@ impl State {
         if let Some(node) = self.table.find(before.identity) {
             if before.attributes.nlink <= 1 || before.attributes.type_ == ftype3::NF3DIR {
                 self.table.forget(node);
-                self.close(node);
+                self.open_files.close(node);
             } else {
                 self.table.remove_place(node, &place(directory, name));
             }

@@ -178,7 +178,7 @@ fn a_handle_of_a_file_outside_is_stale() {
 fn handles_survive_renames_on_the_host_within_a_directory() {
     let mut host = host(quick());
     let file = vfs(&mut host).write_file(NOW, b"dir/file", b"contents").unwrap();
-    host.directory.lock().close(file);
+    host.directory.lock().open_files.close(file);
     fs::rename(host.export.join("dir/file"), host.export.join("dir/renamed")).unwrap();
     fs::rename(host.export.join("dir"), host.export.join("other")).unwrap();
     let mut buffer = Vec::new();
@@ -420,6 +420,68 @@ fn several_threads_work_at_the_same_time() {
     for thread in 0..4 {
         assert_eq!(fs::read_dir(host.export.join(format!("dir{thread}"))).unwrap().count(), 10);
     }
+}
+
+/// How this process has a file open: the access modes of its descriptors (proc_pid_fdinfo(5)), in their order.
+#[cfg(target_os = "linux")]
+fn modes_of(path: &Path) -> Vec<u32> {
+    let mut modes = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd").unwrap() {
+        let entry = entry.unwrap();
+        // Others are closed meanwhile.
+        if fs::read_link(entry.path()).is_ok_and(|it| it == path) {
+            let info = Path::new("/proc/self/fdinfo").join(entry.file_name());
+            let info = fs::read_to_string(info).unwrap();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+            modes.push(u32::from_str_radix(flags.trim(), 8).unwrap() & 0o3);
+        }
+    }
+    modes
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_is_not_open_for_writing_unless_it_is_written() {
+    const READ: u32 = 0;
+    const READ_AND_WRITE: u32 = 2;
+    let mut host = host(quick());
+    let path = host.export.join("program");
+    fs::write(&path, "runs").unwrap();
+    let vfs = vfs(&mut host);
+    assert_eq!(vfs.read_file(b"program").unwrap(), b"runs");
+    assert_eq!(modes_of(&path), [READ]);
+    for _ in 0..2 {
+        let node = vfs.write_file(NOW, b"program", b"runs better").unwrap();
+        assert_eq!(modes_of(&path), [READ_AND_WRITE]);
+        // Reading it does not keep it open for writing.
+        let rest = |vfs: &mut dyn Vfs| {
+            vfs.rest();
+            vfs.read(NOW, node, 0, 99, &mut Vec::new()).unwrap();
+            modes_of(&path)
+        };
+        assert_eq!((rest(vfs), rest(vfs)), (vec![READ_AND_WRITE], vec![READ]));
+        fs::remove_file(&path).unwrap();
+        vfs.rest();
+        assert!(modes_of(&path).is_empty());
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_written_now_and_then_stays_open_for_writing() {
+    let mut host = host(quick());
+    let path = host.export.join("file");
+    let vfs = vfs(&mut host);
+    let node = vfs.write_file(NOW, b"file", b"").unwrap();
+    for offset in 0..10 {
+        vfs.write(NOW, node, offset, b"x", stable_how::UNSTABLE).unwrap();
+        vfs.rest();
+        assert_eq!(modes_of(&path).len(), 1);
+    }
+    vfs.rest();
+    assert!(modes_of(&path).is_empty());
+    vfs.commit(node, 0, 0).unwrap();
+    assert_eq!(vfs.read_file(b"file").unwrap(), b"xxxxxxxxxx");
 }
 
 /// Something that is mounted, until the test ends.
