@@ -84,6 +84,15 @@ fn end(exit: Exit, what: &str) -> ! {
     process::exit(exit.code().into());
 }
 
+/// Ends the process with this status after a time, if it has not ended by itself: also closing a file may wait for a file system.
+pub(crate) fn end_within(time: Duration, exit: Exit) {
+    thread::spawn(move || {
+        thread::sleep(time);
+        verdict::say(exit);
+        process::exit(exit.code().into());
+    });
+}
+
 /// Returns when the user or the system asks the process to end; signals count from this call on.
 pub(crate) fn interrupted() -> impl Future<Output = ()> {
     let streams = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));

@@ -1,11 +1,12 @@
 //! A file system that a program provides (FUSE) may not respond, and then nothing ends a thread that waits for it. So what copies files
-//! from or to one, or keeps something there, runs in a process of its own, and the one that the user has started ends when it is told to.
+//! from or to one, keeps something there, or serves it, runs in a process of its own, and the one that the user has started ends when it is
+//! told to.
 
 use std::{
     ffi::OsString,
     os::{fd::AsRawFd, unix::process::ExitStatusExt},
     path::PathBuf,
-    pin::pin,
+    pin::{Pin, pin},
     process::{Child, Command, ExitCode, ExitStatus},
     time::Duration,
 };
@@ -20,17 +21,13 @@ use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, sync::oneshot};
 use crate::{
     args,
     exit::Exit,
-    signals::{again, interrupted},
+    signals::{again, ended, interrupted},
     url::Target,
     verdict,
 };
 
 /// Tells the other process which one it belongs to.
 const PARENT: &str = "NFSW_SUPERVISED_BY";
-
-/// The words, filters, log and `--dereference` of a command that copies nothing.
-const NOTHING: (Vec<&OsString>, Option<&args::FilterArgs>, &Option<PathBuf>, bool) =
-    (Vec::new(), None, &None, false);
 
 /// How long the other process may take to end by itself.
 const GRACE: Duration = Duration::from_millis(1000);
@@ -58,52 +55,84 @@ pub(crate) fn run(command: &args::Command) -> Option<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         // What asks this process to end is waited for before there is another one.
-        let interrupted = interrupted();
+        let told_to_end: Pin<Box<dyn Future<Output = ()>>> = match command {
+            // It says goodbye also when the terminal is closed.
+            args::Command::Share(_) => Box::pin(ended()),
+            _ => Box::pin(interrupted()),
+        };
         let reader = Receiver::from_owned_fd(reader.into()).ok()?;
         // Where there can be no other process, this one does it.
         let other = other.spawn().ok()?;
-        let code = wait(other, interrupted, reader).await;
+        let code = wait(other, told_to_end, reader, patience(command)).await;
         drop(told);
         Some(code)
     })
 }
 
-/// Returns the paths on this machine that a command copies files from or to, and below which it keeps something.
+/// Returns how long the other process may take to end once it was told to.
+fn patience(command: &args::Command) -> Duration {
+    let farewell = match command {
+        args::Command::Share(arguments) => arguments.farewell(),
+        _ => Duration::ZERO,
+    };
+    farewell + GRACE * 3 / 2
+}
+
+/// Returns the paths on this machine that a command copies files from or to, or serves, and those below which it keeps something.
 fn paths(command: &args::Command) -> Vec<PathBuf> {
     use args::Command;
 
-    let (words, filters, log, dereference) = match command {
+    match command {
         Command::Cp(it) => {
             let words = it.sources.iter().chain([&it.destination]);
-            (words.collect(), Some(&it.filter), &it.log_file, it.dereference)
+            copied(words, &it.filter, it.log_file.as_ref(), it.dereference)
         }
         Command::Sync(it) => {
-            (vec![&it.source, &it.destination], Some(&it.filter), &it.log_file, it.dereference)
+            copied([&it.source, &it.destination], &it.filter, it.log_file.as_ref(), it.dereference)
         }
-        Command::Ls(_) | Command::Stat(_) | Command::Cat(_) | Command::Df(_) | Command::Mkdir(_) => NOTHING,
-        Command::Rm(_) | Command::Mv(_) | Command::Ln(_) | Command::Chmod(_) | Command::Exports(_) => NOTHING,
-        // Others run for as long as the user wants, or in the background.
-        _ => return Vec::new(),
-    };
+        Command::Ls(_) | Command::Stat(_) | Command::Cat(_) | Command::Df(_) | Command::Mkdir(_) => kept(),
+        Command::Rm(_) | Command::Mv(_) | Command::Ln(_) | Command::Chmod(_) | Command::Exports(_) => kept(),
+        Command::Share(it) if it.asks() => Vec::new(),
+        Command::Share(it) => vec![it.directory().to_owned()],
+        Command::Serve(it) => vec![it.directory.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the paths of a copy.
+fn copied<'a>(
+    words: impl IntoIterator<Item = &'a OsString>,
+    filters: &args::FilterArgs,
+    log: Option<&PathBuf>,
+    dereference: bool,
+) -> Vec<PathBuf> {
     let path = |word: &OsString| match Target::parse(word) {
         Ok(Target::Local(path)) => Some(path),
         Ok(Target::Remote(_) | Target::Standard) | Err(_) => None,
     };
-    let files = filters.into_iter().flat_map(|it| it.exclude_from.iter().chain(&it.files_from)).chain(log);
     // Links lead anywhere.
     let anywhere = dereference.then(|| PathBuf::from("/"));
-    let mut paths: Vec<PathBuf> = words.into_iter().filter_map(path).chain(files.cloned()).collect();
-    paths.extend(anywhere);
-    // What is kept of copies and of servers lies there.
-    for (variable, below_home) in [("XDG_STATE_HOME", ".local/state"), ("XDG_CACHE_HOME", ".cache")] {
+    let options = filters.exclude_from.iter().chain(&filters.files_from).chain(log).cloned();
+    words.into_iter().filter_map(path).chain(options).chain(anywhere).chain(kept()).collect()
+}
+
+/// Returns the directories below which it is kept what is known of copies and of servers.
+fn kept() -> Vec<PathBuf> {
+    let directories = [("XDG_STATE_HOME", ".local/state"), ("XDG_CACHE_HOME", ".cache")];
+    let path = |(variable, below_home): (&str, &str)| {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home));
-        paths.extend(std::env::var_os(variable).map(PathBuf::from).or_else(home));
-    }
-    paths
+        std::env::var_os(variable).map(PathBuf::from).or_else(home)
+    };
+    directories.into_iter().filter_map(path).collect()
 }
 
 /// Waits for the end of the other process, and hands on what asks this one to end.
-async fn wait(mut other: Child, interrupted: impl Future<Output = ()>, mut told: Receiver) -> ExitCode {
+async fn wait(
+    mut other: Child,
+    told_to_end: impl Future<Output = ()>,
+    mut told: Receiver,
+    patience: Duration,
+) -> ExitCode {
     let pid = Pid::from_child(&other);
     let (ended, mut end) = oneshot::channel();
     std::thread::spawn(move || ended.send(other.wait()));
@@ -118,10 +147,10 @@ async fn wait(mut other: Child, interrupted: impl Future<Output = ()>, mut told:
     });
     tokio::select! {
         code = &mut over => return code,
-        () = interrupted => {}
+        () = told_to_end => {}
     }
     let _ = kill_process(pid, Signal::TERM);
-    match tokio::time::timeout(GRACE * 3 / 2, over).await {
+    match tokio::time::timeout(patience, over).await {
         Ok(code) => code,
         Err(_) => {
             let line = format!("nfsw: interrupted; {}\n", again());

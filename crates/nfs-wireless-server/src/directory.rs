@@ -129,8 +129,9 @@ impl Vfs for Directory {
         self.lock().open_files.let_go(&done);
     }
 
+    /// `None` also while a call holds the lock: it may wait for a file system that does not respond, and who only shows a path does not.
     fn path(&self, node: NodeId) -> Option<Vec<u8>> {
-        let mut state = self.lock();
+        let mut state = self.state.try_lock().ok()?;
         let nodes = state.table.path(node)?;
         let names: Option<Vec<&[u8]>> =
             nodes.into_iter().map(|node| Some(&state.table.place(node)?.name[..])).collect();

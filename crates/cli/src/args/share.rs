@@ -113,10 +113,23 @@ pub(crate) struct FindArgs {
     pub(crate) json: bool,
 }
 
+/// How long NFS clients without a code are told at the end that their files are gone. Those that ask later get no answer.
+const FAREWELL: Duration = Duration::from_secs(3);
+
 /// Options that are for a share that runs.
 const CHANGES: [&str; 4] = ["list", "stop", "allow", "extend"];
 
 impl ShareArgs {
+    /// Whether a share that runs is asked something, and none begins.
+    pub(crate) const fn asks(&self) -> bool {
+        self.list || self.stop.is_some() || self.allow.is_some() || self.extend.is_some()
+    }
+
+    /// Returns how long clients are told at the end that their files are gone.
+    pub(crate) fn farewell(&self) -> Duration {
+        if self.plain.is_some() { FAREWELL } else { Duration::ZERO }
+    }
+
     /// Returns what is to be shared: the parser has made sure of it.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.as_deref().expect("the parser requires it")

@@ -4,7 +4,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     net::SocketAddr,
     path::Path,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nfs_wireless_server::{Access, Directory, DirectoryConfig, Server, Service, ServiceConfig};
@@ -15,17 +15,26 @@ use crate::{
     error::{local, show},
     exit::{Exit, Failure},
     report::{Reporter, put_name},
-    signals::end_of,
+    signals::{end_of, end_within},
     summary::Summary,
+    verdict,
 };
+
+/// How long calls that are being made may take at the end: they may wait for a file system that does not respond.
+pub(super) const LAST_CALLS: Duration = Duration::from_millis(300);
+
+/// How long the end may take in all.
+pub(super) const END: Duration = Duration::from_secs(1);
 
 pub(super) fn execute(arguments: &ServeArgs) -> Exit {
     let output = OutputArgs { json: arguments.json, ..OutputArgs::default() };
     let reporter = Reporter::new(&output, Instant::now());
-    match run(arguments, &reporter) {
+    let exit = match run(arguments, &reporter) {
         Ok(exit) => reporter.end(exit, &Summary::default()),
         Err(error) => reporter.finish(Err(error), &Summary::default()),
-    }
+    };
+    verdict::say(exit);
+    exit
 }
 
 fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
@@ -34,7 +43,7 @@ fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
     const CALL_THREADS: usize = 16;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(CALL_THREADS).build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let mut config = DirectoryConfig::default();
         config.access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let server = serve(&arguments.directory, config, arguments.listen, "--listen").await?;
@@ -48,9 +57,12 @@ fn run(arguments: &ServeArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
         }
         announce(arguments, address, reporter);
         let exit = end_of(arguments.lifetime).await;
+        end_within(END, exit);
         server.shutdown().await;
         Ok(exit)
-    })
+    });
+    runtime.shutdown_timeout(LAST_CALLS);
+    ended
 }
 
 /// Starts a server for a directory; it runs until it is dropped. The `option` takes another address.

@@ -31,7 +31,10 @@ use self::{
     sleep::Sleep,
     web::Web,
 };
-use super::find::interfaces;
+use super::{
+    find::interfaces,
+    serve::{END, LAST_CALLS},
+};
 use crate::{
     args::{OutputArgs, ShareArgs},
     color::Color,
@@ -40,10 +43,10 @@ use crate::{
     progress::{Line, Progress},
     report::Reporter,
     shares::PORT,
-    signals::ended,
+    signals::{end_within, ended},
     sockets::Asker,
     summary::Summary,
-    units,
+    units, verdict,
 };
 
 /// How often it is looked whether the machine has slept, and the state is shown.
@@ -55,10 +58,12 @@ pub(super) fn execute(arguments: &ShareArgs) -> Exit {
         let result = control::ask(&question, arguments.directory.as_deref(), &reporter);
         return reporter.finish(result, &Summary::default());
     }
-    match run(arguments, &reporter) {
+    let exit = match run(arguments, &reporter) {
         Ok(exit) => reporter.end(exit, &Summary::default()),
         Err(error) => reporter.finish(Err(error), &Summary::default()),
-    }
+    };
+    verdict::say(exit);
+    exit
 }
 
 fn run(arguments: &ShareArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
@@ -85,7 +90,9 @@ fn run(arguments: &ShareArgs, reporter: &Reporter) -> anyhow::Result<Exit> {
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(share(arguments, &directory, &typed, kept.as_ref(), reporter))
+    let ended = runtime.block_on(share(arguments, &directory, &typed, kept.as_ref(), reporter));
+    runtime.shutdown_timeout(LAST_CALLS);
+    ended
 }
 
 async fn share(
@@ -144,10 +151,11 @@ async fn share(
     let exit = running.until_its_end(arguments, ended, events, questions).await;
     reporter.close(false, "");
     let exit = exit?;
+    end_within(arguments.farewell() + END, exit);
     let said = running.people.totals() + &running.plain.as_ref().map_or_else(String::new, Plain::line);
     let plain = async {
         if let Some(plain) = running.plain {
-            plain.end().await;
+            plain.end(arguments.farewell()).await;
         }
     };
     tokio::join!(running.announced.end(), running.people.end(), plain);

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -443,13 +444,14 @@ fn few_descriptors_are_enough_for_many_directories_that_wait() {
     }
 }
 
-/// Whether the process that a copy runs in waits for a file system.
+/// Whether a thread of the process that a command runs in waits for a file system.
 #[cfg(target_os = "linux")]
-fn waits_for_fuse(copy: &std::process::Child) -> bool {
-    let id = copy.id();
+fn waits_for_fuse(command: &std::process::Child) -> bool {
+    let id = command.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-    children.split_whitespace().any(|child| {
-        let at = fs::read_to_string(format!("/proc/{child}/wchan"));
+    let threads = |child| fs::read_dir(format!("/proc/{child}/task")).into_iter().flatten().flatten();
+    children.split_whitespace().flat_map(threads).any(|thread| {
+        let at = fs::read_to_string(thread.path().join("wchan"));
         at.is_ok_and(|at| at.contains("request_wait_answer"))
     })
 }
@@ -487,14 +489,81 @@ fn signals_end_copies_from_fuse_within(limit: Duration) {
             command(["cp", "-r", &source, &target.url("/")]).stderr(Stdio::null()).spawn().unwrap();
         wait_for(|| waits_for_fuse(&copy));
         crate::mounted::send(&copy, signal);
-        let begun = Instant::now();
-        while copy.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(20) {
-            thread::sleep(Duration::from_millis(10));
-        }
-        let elapsed = begun.elapsed();
+        let elapsed = end_of(&mut copy);
         // So that a failure leaves nothing behind.
         crate::mounted::send(&view.process, Signal::CONT);
         assert_eq!(copy.wait().unwrap().code(), Some(130), "{signal:?}");
         assert!(elapsed < limit, "{signal:?}: {elapsed:?}");
+    }
+}
+
+/// Returns how long a process takes to end, or 20 s.
+#[cfg(target_os = "linux")]
+fn end_of(process: &mut std::process::Child) -> Duration {
+    let begun = Instant::now();
+    while process.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    begun.elapsed()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn signals_and_time_end_a_server_of_a_file_system_that_does_not_respond() {
+    servers_of_fuse_end_within(Duration::from_secs(20));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[ignore = "judges by the clock"]
+fn signals_and_time_end_a_server_of_a_file_system_that_does_not_respond_within_2_s() {
+    servers_of_fuse_end_within(PROMISED_OF_FUSE);
+}
+
+#[cfg(target_os = "linux")]
+fn servers_of_fuse_end_within(limit: Duration) {
+    const LIFETIME: Duration = Duration::from_secs(5);
+    let (exported, state) = (Server::start(), tempfile::tempdir().unwrap());
+    let view = crate::mounted::Mount::at(&exported.url("/"), &[]);
+    // It is mounted in what is served.
+    let served = view.path.parent().unwrap();
+    let lifetime = format!("{}s", LIFETIME.as_secs());
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    let share = ["share", "--no-announce", "--listen", "127.0.0.1:0"];
+    for (server, option, signal) in [
+        (&serve[..], "--for=1h", Some(Signal::TERM)),
+        (&serve, "--for=1h", Some(Signal::INT)),
+        (&serve, &*format!("--for={lifetime}"), None),
+        (&share, "--for=1h", Some(Signal::HUP)),
+    ] {
+        let mut server = command(server.iter().copied().chain([option]));
+        server.arg(served).envs(["XDG_STATE_HOME", "XDG_RUNTIME_DIR"].map(|name| (name, state.path())));
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        let mut said = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let typed = |line: String| Some(line.split_once("nfsw ls -l ")?.1.to_owned());
+        let place = said.find_map(typed);
+        let place = place.expect("it says what to type") + "view/";
+        crate::mounted::send(&view.process, Signal::STOP);
+        // What the kernel remembers of the file system.
+        thread::sleep(Duration::from_millis(1500));
+        let mut list =
+            command(["ls", "-l", &place]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for(|| waits_for_fuse(&server));
+        let begun = match signal {
+            Some(signal) => {
+                crate::mounted::send(&server, signal);
+                Instant::now()
+            }
+            None => begun + LIFETIME,
+        };
+        end_of(&mut server);
+        let elapsed = begun.elapsed();
+        // So that a failure leaves nothing behind.
+        crate::mounted::send(&view.process, Signal::CONT);
+        let status = server.wait().unwrap().code();
+        let _ = (list.kill(), list.wait());
+        assert_eq!(status, Some(if signal.is_some() { 130 } else { 0 }), "{signal:?}");
+        assert!(elapsed < limit, "{option} {signal:?}: {elapsed:?}");
     }
 }

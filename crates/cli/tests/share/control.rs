@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     Receiver, Shared, at,
@@ -38,6 +38,21 @@ fn fails(state: &Path, code: i32, arguments: &[&str]) -> String {
 fn place(said: &str) -> String {
     let typed = said.lines().find_map(|line| line.trim().strip_prefix("nfsw ls -l ")?.strip_suffix(":/"));
     typed.unwrap_or_else(|| panic!("no code: {said}")).to_owned()
+}
+
+#[test]
+fn a_share_that_does_not_respond_is_not_taken_for_none() {
+    let (photos, state) = (photos(), tempfile::tempdir().unwrap());
+    let shared = Shared::start(photos.path(), state.path(), &[]);
+    let send = |signal| kill_process(Pid::from_child(&shared.process), signal).unwrap();
+    send(Signal::STOP);
+    let [list, extend] = [&["--list"][..], &["--extend", "1h"]].map(|it| control(state.path(), it));
+    send(Signal::CONT);
+    for output in [list, extend] {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("does not respond") && !said.contains("nothing is shared"), "{said}");
+    }
 }
 
 #[test]

@@ -225,6 +225,16 @@ fn a_file_is_where_it_was_moved_to() {
 }
 
 #[test]
+fn who_asks_for_a_path_waits_for_no_call() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"file", b"").unwrap();
+    let held = host.directory.lock();
+    assert_eq!(host.directory.path(file), None);
+    drop(held);
+    assert_eq!(host.directory.path(file).unwrap(), b"file");
+}
+
+#[test]
 fn a_named_pipe_does_not_hold_the_server_up() {
     let mut host = host(quick());
     let vfs = vfs(&mut host);

@@ -78,11 +78,12 @@ pub(super) fn ask(question: &Question, wanted: Option<&Path>, reporter: &Reporte
         Failure::with(Exit::LocalIo, text)
     };
     let Some(sockets) = sockets() else { return nothing(wanted) };
-    let mut running = Vec::new();
+    let (mut running, mut silent) = (Vec::new(), 0);
     for name in sockets.names().map_err(failed)? {
         match sockets.ask(&name, &Question::List.to_json()) {
             Some(Told::State(state)) => running.push((name, state)),
             Some(Told::Silent(path)) => {
+                silent += 1;
                 reporter.warning(format_args!("the share behind {} does not respond", show(&path)));
             }
             None => {}
@@ -96,12 +97,17 @@ pub(super) fn ask(question: &Question, wanted: Option<&Path>, reporter: &Reporte
         running.retain(is_meant);
     }
     if *question == Question::List {
-        if running.is_empty() {
+        if running.is_empty() && silent == 0 {
             reporter.note("nothing is shared");
         }
-        return running.iter().try_for_each(|(_, state)| print(state, reporter));
+        running.iter().try_for_each(|(_, state)| print(state, reporter))?;
+        return match silent {
+            0 => Ok(()),
+            _ => Err(Failure::with(Exit::Unreachable, "not all shares respond")),
+        };
     }
     match &running[..] {
+        [] if silent > 0 => Err(Failure::with(Exit::Unreachable, "the share does not respond")),
         [] => nothing(wanted),
         [(name, _)] => match sockets.ask(name, &question.to_json()) {
             Some(Told::State(state)) => print(&state, reporter),

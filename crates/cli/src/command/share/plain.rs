@@ -11,9 +11,6 @@ use nfs_wireless_server::{Access, DirectoryConfig, Server, Service};
 
 use crate::command::serve::serve;
 
-/// How long clients are told at the end that their files are gone. Those that ask later get no answer.
-const FAREWELL: Duration = Duration::from_secs(3);
-
 /// A server that asks for no code.
 #[derive(Debug)]
 pub(super) struct Plain {
@@ -67,10 +64,10 @@ impl Plain {
         format!("without a code, NFS clients read {bytes} bytes\n")
     }
 
-    /// Ends it: files that are open are stale first, so that programs do not wait.
-    pub(super) async fn end(self) {
+    /// Ends it: files that are open are stale for a while first, so that programs do not wait.
+    pub(super) async fn end(self, farewell: Duration) {
         self.server.with_service(Service::revoke);
-        tokio::time::sleep(FAREWELL).await;
+        tokio::time::sleep(farewell).await;
         self.server.shutdown().await;
     }
 }
