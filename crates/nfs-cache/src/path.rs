@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nfs_proto::config::MIN_BLOCK_BYTES;
+
 use crate::{config::CacheConfig, data::GRAIN_BYTES};
 
 /// Bytes of call and reply of GETATTR, at least.
@@ -31,6 +33,9 @@ pub(crate) struct PathEstimate {
     rate: Option<f64>,
     /// Bytes per second while the last READ was under way.
     read_rate: Option<f64>,
+    /// The last READ brought so little as no server brings at most: it does not know yet that it sends to the right address, and finds out by
+    /// READs that begin where others have ended.
+    answers_in_parts: bool,
 }
 
 impl PathEstimate {
@@ -49,6 +54,16 @@ impl PathEstimate {
     /// Records how many bytes per second came while a READ was under way.
     pub(crate) const fn observe_read(&mut self, rate: f64) {
         self.read_rate = Some(rate);
+    }
+
+    /// Records how much a READ brought that was to bring `asked` bytes, and was not at the end of the file.
+    pub(crate) const fn observe_part(&mut self, asked: u32, brought: u32) {
+        self.answers_in_parts = brought < asked && brought < MIN_BLOCK_BYTES;
+    }
+
+    /// Whether READs are to go on where others have ended, and those that begin elsewhere have to wait.
+    pub(crate) const fn answers_in_parts(&self) -> bool {
+        self.answers_in_parts
     }
 
     /// Returns the shortest time that a small call took; zero before there was one.

@@ -12,6 +12,7 @@ mod loading;
 mod pacer;
 mod path;
 mod replies;
+mod rests;
 mod server_limits;
 mod setup;
 mod write_size;
@@ -32,6 +33,7 @@ use self::{
     later::Standing,
     loading::{Loading, spec_of},
     pacer::Pacer,
+    rests::Rests,
     server_limits::{Bounds, FSINFO},
     write_size::WriteSize,
 };
@@ -192,6 +194,7 @@ pub struct Session {
     engine: Engine,
     /// Calls of the application that are outstanding.
     application_calls: usize,
+    rests: Rests,
     bounds: Bounds,
     /// Largest READ and WRITE that were answered; only larger ones are suspected to be too large.
     proven: Limits,
@@ -241,6 +244,7 @@ impl Session {
         Self {
             engine: Engine::new(config.engine, peer, seed, now),
             application_calls: 0,
+            rests: Rests::default(),
             bounds: Bounds::new(config.limits),
             proven: Limits { read_block: MIN_BLOCK_BYTES, write_block: MIN_BLOCK_BYTES, ..Limits::default() },
             write_size: config.measure_writes.then(|| WriteSize::new(now)),
@@ -351,6 +355,7 @@ impl Session {
             }
             None if !complete => Ok(Incoming::NeedMore),
             None => {
+                self.remember_rest(&reply, results);
                 let Reply { owner: Owner(token), results_at, outcome, attempts, round_trip, .. } = reply;
                 self.complete(now, reply.id);
                 self.application_calls -= 1;

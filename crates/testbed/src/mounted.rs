@@ -2,7 +2,11 @@
 //! the program does on sockets.
 
 #[cfg(test)]
+mod mobile;
+#[cfg(test)]
 mod prefetch;
+#[cfg(test)]
+mod unvalidated;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -97,12 +101,20 @@ impl Mounted {
 }
 
 impl User for Mounted {
-    fn front(&mut self) -> &mut Front {
+    fn front(&self) -> &Front {
+        &self.front
+    }
+
+    fn front_mut(&mut self) -> &mut Front {
         &mut self.front
     }
 
     fn waits_for(&self) -> Option<OperationId> {
         self.running.as_ref().map(|running| running.waits_for)
+    }
+
+    fn starts(&self) -> Option<Instant> {
+        self.starts
     }
 
     fn begin(&mut self, now: Instant) {
@@ -166,16 +178,26 @@ impl Node for Mounted {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.front.poll_timeout().into_iter().chain(self.starts).min()
+        self.next_due()
     }
 }
 
 /// Somebody who uses a mount, one operation after the other.
 trait User {
-    fn front(&mut self) -> &mut Front;
+    fn front(&self) -> &Front;
+
+    fn front_mut(&mut self) -> &mut Front;
 
     /// The operation under way.
     fn waits_for(&self) -> Option<OperationId>;
+
+    /// When the next thing begins.
+    fn starts(&self) -> Option<Instant>;
+
+    /// When anything is due.
+    fn next_due(&self) -> Option<Instant> {
+        self.front().poll_timeout().into_iter().chain(self.starts()).min()
+    }
 
     /// Begins what is due.
     fn begin(&mut self, now: Instant);
@@ -183,15 +205,19 @@ trait User {
     /// Takes in what the operation under way came to, and begins the next one.
     fn go_on(&mut self, now: Instant, result: Result<Answer, Failure>);
 
+    /// Looks at what the cache tells.
+    fn notice(&mut self, _: &Event) {}
+
     /// Moves calls, replies and answers until there are no more.
     fn pump(&mut self, now: Instant) {
         loop {
             self.begin(now);
-            let events = self.front().pump(now);
+            let events = self.front_mut().pump(now);
             if events.is_empty() {
                 return;
             }
             for event in events {
+                self.notice(&event);
                 if let Event::Done { operation, result } = event
                     && self.waits_for() == Some(operation)
                 {

@@ -76,13 +76,22 @@ pub struct ServerModel {
     /// Bytes of datagrams that its socket takes at one moment, in which the link may deliver many: the server reads them after that. More are
     /// lost. Default: no limit.
     pub receive_buffer: Option<usize>,
+    /// Whether it sends little to an address that may be forged, as `nfsw serve` does. Default false, as servers of other makers.
+    pub validates_addresses: bool,
 }
 
 impl Default for ServerModel {
     fn default() -> Self {
         let none = Duration::ZERO;
         let threads = const { NonZeroUsize::new(8).expect("eight is not zero") };
-        Self { threads, read: none, write: none, commit: none, receive_buffer: None }
+        Self {
+            threads,
+            read: none,
+            write: none,
+            commit: none,
+            receive_buffer: None,
+            validates_addresses: false,
+        }
     }
 }
 
@@ -162,6 +171,7 @@ impl Room {
                 write: duration(&raw.server.write, "server.write")?,
                 commit: duration(&raw.server.commit, "server.commit")?,
                 receive_buffer: raw.server.receive_buffer,
+                validates_addresses: false,
             },
         })
     }

@@ -71,8 +71,7 @@ impl ServerHost {
     ) -> Result<Self, Error> {
         let mut config = ServiceConfig::default();
         config.handle_bytes = HANDLE_BYTES;
-        // As the servers of the experiments do.
-        config.validates_addresses = false;
+        config.validates_addresses = model.validates_addresses;
         config.udp_transfer_bytes = nfs_wireless_server::MAX_UDP_TRANSFER_BYTES;
         config.timing.threads = model.threads;
         config.timing.read_time = model.read;

@@ -1,6 +1,7 @@
 //! Calls: who waits for them, and who does not any more.
 
 use std::{
+    collections::BTreeMap,
     ops::Range,
     time::{Duration, Instant},
 };
@@ -71,7 +72,7 @@ impl<S: Store> Cache<S> {
         let fetch =
             held.fetches.entry(grain).or_insert_with(|| Fetch::new(grain_length(size, grain), now, next));
         fetch.quiet = false;
-        let (missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
+        let (mut missing, confirm, first) = (fetch.missing.clone(), fetch.confirm, fetch.first);
         // A READ of several grains may bring it. Where something has come before, it is asked for by itself: it may be to be compared.
         if fetch.is_untouched() {
             let brings = |call: &Call| {
@@ -84,9 +85,16 @@ impl<S: Store> Cache<S> {
             }
         }
         let block = fetch.block(block);
+        let end_of_block = |start: u64| (start / block + 1) * block;
+        // What goes on where a READ has ended does not wait behind others.
+        if self.path.answers_in_parts()
+            && let Some((start, end)) = missing.pop_first()
+        {
+            missing = BTreeMap::from([(start, end.min(end_of_block(start)))]);
+        }
         for (mut start, end) in missing {
             while start < end {
-                let stop = end.min((start / block + 1) * block);
+                let stop = end.min(end_of_block(start));
                 let (offset, count) = (grain * GRAIN_BYTES + start, (stop - start) as u32);
                 self.ask(operation, Question::Read { handle, node, offset, count }, first);
                 start = stop;
@@ -100,6 +108,9 @@ impl<S: Store> Cache<S> {
     /// Fetches grains ahead of a reader: `wanted` are those that are neither held nor fetched up to the grain `end`, as far as the reader may
     /// be ahead, of a file that ends with the grain before `last`. Of what is far ahead, nothing is asked for before it fills a READ.
     pub(super) fn fetch_ahead(&mut self, node: NodeId, wanted: &[u64], near: u64, (end, last): (u64, u64)) {
+        if self.path.answers_in_parts() {
+            return;
+        }
         let narrow = self.tree.objects.get(node).and_then(Object::held).is_none_or(|held| held.one_by_one);
         let most = if narrow { 1 } else { self.path.grains_at_once(self.read_block) };
         let mut rest = wanted;

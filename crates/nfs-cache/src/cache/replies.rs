@@ -442,6 +442,9 @@ impl<S: Store> Cache<S> {
         if let Some(metadata) = shown {
             self.observe(handle, metadata, id, call);
         }
+        if !head.eof {
+            self.path.observe_part(count, head.count);
+        }
         if head.count < count {
             self.read_one_by_one(&call.question);
         }

@@ -472,8 +472,10 @@ impl<S: Store> Cache<S> {
             if is_over {
                 return Some(Err(Failure::Stale));
             }
+            if is_complete || !self.path.answers_in_parts() {
+                self.fetch(Some(id), node, grain);
+            }
             is_complete = false;
-            self.fetch(Some(id), node, grain);
         }
         if let Some(witness) = witness
             && (is_mixed || !is_complete)

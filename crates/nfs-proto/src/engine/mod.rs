@@ -161,6 +161,18 @@ impl Engine {
         is_live
     }
 
+    /// Lets a READ or WRITE that was just queued leave before those that wait.
+    pub fn put_first(&mut self, id: CallId) {
+        if self.bulk.back() == Some(&id) {
+            self.bulk.rotate_right(1);
+        }
+    }
+
+    /// Returns the message of an outstanding call, up to its payload.
+    pub fn head(&self, id: CallId) -> Option<&[u8]> {
+        self.calls.peek(id).map(|slot| &*slot.head)
+    }
+
     /// Looks at the beginning of a received message; `complete` says that `bytes` is all of it.
     ///
     /// # Errors

@@ -45,7 +45,8 @@ impl Session {
             // The count is the last of the arguments (RFC 1813 §3.3.6).
             let bytes = arguments.last_chunk().map_or(0, |count| u32::from_be_bytes(*count));
             let spec = CallSpec { class: Class::Read, bytes, ..control };
-            self.engine.submit(now, spec, |buffer| buffer.extend_from_slice(&arguments))
+            let queued = self.engine.submit(now, spec, |buffer| buffer.extend_from_slice(&arguments));
+            queued.inspect(|&id| self.put_rest_first(id))
         } else {
             self.engine.submit(now, control, encode)
         };

@@ -4,15 +4,17 @@ use std::fmt::Write as _;
 
 use linkemu::{Simulation, Station};
 use nfs_cache::OpenId;
-use nfs_proto::config::{BlockSize, RetryPolicy, Window};
 use nfs_wire::portmap::Protocol;
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
 };
 
-use super::*;
-use crate::{Plan, Room, address::SERVER, client::session, server::ServerHost};
+use super::{
+    mobile::{Machine, front, plan},
+    *,
+};
+use crate::{Room, address::SERVER, server::ServerHost};
 
 /// Photos of a directory that was listed first: enough for all of the time.
 const PHOTOS: usize = 2000;
@@ -68,12 +70,20 @@ struct Asking {
 }
 
 impl User for Person {
-    fn front(&mut self) -> &mut Front {
+    fn front(&self) -> &Front {
+        &self.front
+    }
+
+    fn front_mut(&mut self) -> &mut Front {
         &mut self.front
     }
 
     fn waits_for(&self) -> Option<OperationId> {
         self.running.as_ref().map(|running| running.waits_for)
+    }
+
+    fn starts(&self) -> Option<Instant> {
+        self.starts
     }
 
     fn begin(&mut self, now: Instant) {
@@ -128,53 +138,9 @@ impl User for Person {
     }
 }
 
-#[derive(Debug)]
-enum Machine {
-    Person(Box<Person>),
-    Server(Box<ServerHost>),
-}
-
-impl Node for Machine {
-    fn handle_input(&mut self, now: Instant, from: Endpoint, to: Endpoint, payload: Bytes) {
-        match self {
-            Self::Person(person) => {
-                if person.front.handle_input(now, to, payload) {
-                    person.pump(now);
-                }
-            }
-            Self::Server(server) => server.handle_input(now, from, to, payload),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        match self {
-            Self::Person(person) => {
-                person.front.handle_timeout(now);
-                person.pump(now);
-            }
-            Self::Server(server) => server.handle_timeout(now),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing> {
-        match self {
-            Self::Person(person) => person.front.poll_transmit(now),
-            Self::Server(server) => server.poll_transmit(now),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Self::Person(person) => person.front.poll_timeout().into_iter().chain(person.starts).min(),
-            Self::Server(server) => server.poll_timeout(),
-        }
-    }
-}
-
 /// What each request took, without the first one, and the bytes that nobody had asked for.
 fn use_mount(room: &str, protocol: Protocol, prefetch: bool, seed: u64) -> (Vec<(Request, Duration)>, u64) {
-    let mut plan = Plan::new(Room::named(room).expect("a room"));
-    (plan.policy, plan.window, plan.block) = (RetryPolicy::Adaptive, Window::Auto, BlockSize::default());
+    let plan = plan(Room::named(room).expect("a room"));
     let mut world = Simulation::new(plan.room.link.clone(), 1, seed).expect("a link");
     let epoch = world.now();
     let mut server = ServerHost::new(&plan.room.server, Vec::new(), seed, epoch).expect("a server");
@@ -192,25 +158,18 @@ fn use_mount(room: &str, protocol: Protocol, prefetch: bool, seed: u64) -> (Vec<
     let (_, root) = server.place(epoch, "file-0", 0);
     let metadata = server.attributes(epoch, root);
     world.attach(SERVER.station, Machine::Server(Box::new(server)));
-    let session = session(&plan, protocol, seed, 0, epoch).expect("a session");
-    let place = Endpoint::mobile(0, 700);
-    let path = match protocol {
-        Protocol::Udp => Path::datagrams(session, place),
-        Protocol::Tcp => Path::stream(session, place, epoch),
-    };
-    let host = Host::new(plan.operation, plan.room.client, 0, seed, epoch);
     let mut config = CacheConfig::default();
     config.prefetch = prefetch;
     let cache = Cache::new(config, epoch, root, metadata, MemoryStore::default());
-    let front = Front::new(path, host, cache);
+    let front = front(&plan, protocol, seed, cache, epoch);
     let (random, wanted) = (ChaCha8Rng::seed_from_u64(seed), requests.len());
     let person = Person { front, random, requests, starts: Some(epoch), running: None, took: Vec::new() };
-    world.attach(Station::Mobile(0), Machine::Person(Box::new(person)));
+    world.attach(Station::Mobile(0), Machine::User(Box::new(person)));
     world.run_while(Duration::from_secs(10_000), |world| match world.node(Station::Mobile(0)) {
-        Some(Machine::Person(person)) => person.took.len() < wanted,
+        Some(Machine::User(person)) => person.took.len() < wanted,
         _ => false,
     });
-    let Some(Machine::Person(person)) = world.node(Station::Mobile(0)) else { panic!("it was attached") };
+    let Some(Machine::User(person)) = world.node(Station::Mobile(0)) else { panic!("it was attached") };
     assert_eq!(person.took.len(), wanted);
     (person.took[1..].to_vec(), person.front.cache.stats().prefetched_bytes)
 }

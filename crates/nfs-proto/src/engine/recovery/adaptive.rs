@@ -71,6 +71,21 @@ pub(in crate::engine) struct Acked {
     pub(in crate::engine) window_limited: bool,
 }
 
+impl Acked {
+    /// Returns the file bytes that were delivered: those of a short READ (RFC 1813 §3.3.6) are no more than have arrived.
+    pub(in crate::engine) fn delivered(&self) -> u32 {
+        match self.class {
+            Class::Read => self.bytes.min(self.size),
+            Class::Write | Class::Control => self.bytes,
+        }
+    }
+
+    /// Whether it was a short READ: what the server leaves out says nothing of what the path carries.
+    pub(in crate::engine) fn is_short(&self) -> bool {
+        self.delivered() < self.bytes
+    }
+}
+
 /// Block of the first READ or WRITE at most, in bytes: one frame, as the link may be slow.
 const FIRST_BLOCK: u32 = 1280;
 
@@ -315,7 +330,7 @@ impl Adaptive {
     pub(in crate::engine) fn on_ack(&mut self, now: Instant, acked: &Acked) {
         let Acked { class, bytes, sent, before, exact, oldest, waiting, probe, size, window_limited } =
             *acked;
-        if window_limited {
+        if window_limited && !acked.is_short() {
             self.controller.on_window_limited();
         }
         let moved = (class != Class::Control).then(|| (Direction::of(class), bytes));
@@ -326,9 +341,7 @@ impl Adaptive {
         if exact {
             self.path.rtt.sample(class, rtt);
             if class != Class::Control {
-                // A short READ (RFC 1813 §3.3.6) has delivered no more than has arrived.
-                let bytes = if class == Class::Read { bytes.min(size) } else { bytes };
-                self.controller.on_ack(now, &mut self.path, &Acked { bytes, ..*acked }, self.block);
+                self.controller.on_ack(now, &mut self.path, acked, self.block);
                 let rate = self.path.highest_rate();
                 if self.path.is_startup {
                     self.pacer.set_startup_rate(now, rate, self.block);

@@ -200,7 +200,11 @@ impl Controller {
 
     /// At startup the spacing of replies to calls that were sent together tells the rate before a round has.
     fn grow(&mut self, now: Instant, path: &mut PathEstimator, acked: &Acked, block: u32) {
-        self.window = self.window.max(self.tuning.initial_blocks * u64::from(block)) + u64::from(acked.bytes);
+        self.window =
+            self.window.max(self.tuning.initial_blocks * u64::from(block)) + u64::from(acked.delivered());
+        if acked.is_short() {
+            return;
+        }
         let most = self.highest_spacing(now, path, acked);
         if path.spacing.handle_reply(now, acked.sent, acked.bytes, most)
             && let Some(rate) = path.spacing.rate()

@@ -56,7 +56,8 @@ impl DeliveryRate {
     /// Takes an acknowledged block in: what was delivered since it was sent, in that time, is a sample. What the link retransmits comes as an
     /// aggregate, and counts for the time in which it was sent (draft-cheng-iccrg-delivery-rate-estimation §2.2).
     pub(super) fn handle_ack(&mut self, rtt: Duration, acked: &Acked, link_retransmits: bool) {
-        let Acked { bytes, sent, before, waiting, .. } = *acked;
+        let Acked { sent, before, waiting, .. } = *acked;
+        let bytes = acked.delivered();
         self.delivered += u64::from(bytes);
         self.acked_sent = waiting.then_some(sent);
         let sending = sent.saturating_duration_since(before.acked_sent);

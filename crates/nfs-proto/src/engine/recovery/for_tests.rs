@@ -23,7 +23,7 @@ pub(super) fn acked(sent: Instant, bytes: u32, before: u64) -> Acked {
         oldest: true,
         waiting: true,
         probe: false,
-        size: 0,
+        size: bytes,
         window_limited: true,
     }
 }

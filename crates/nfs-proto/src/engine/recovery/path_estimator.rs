@@ -58,7 +58,7 @@ impl PathEstimator {
 
     /// Takes the RTT of an acknowledged block in; one smaller than the present size would have taken longer as such a block.
     pub(super) fn sample_min_rtt(&mut self, now: Instant, rtt: Duration, acked: &Acked, block: u32) {
-        let missing = f64::from(block.saturating_sub(acked.bytes))
+        let missing = f64::from(block.saturating_sub(acked.delivered()))
             / self.bottleneck_rate().max(f64::from(block.max(1)));
         self.min_rtt.sample(now, rtt + Duration::from_secs_f64(missing));
     }

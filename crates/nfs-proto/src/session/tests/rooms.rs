@@ -172,3 +172,32 @@ fn reads_of_the_application_wait_for_the_window_and_small_calls_do_not() {
     assert_eq!(bench.send(), 4, "three READs of 4096 bytes, and GETATTR");
     assert_eq!(bench.sent.iter().filter(|call| call.procedure() == Procedure::Read).count(), 3);
 }
+
+#[test]
+fn the_rest_of_a_read_leaves_before_the_reads_that_wait() {
+    let mut bench = Bench::new(|_| {});
+    let mut token = 0;
+    let mut read = |bench: &mut Bench, file: u8, offset: u64, count: u32| {
+        token += 1;
+        let procedure = (Program::NFS, Procedure::Read.number());
+        let queued = bench.session.submit(bench.now, token, procedure, None, |buffer| {
+            encode(buffer, &READ3args { file: handle(file).to_fh3(), offset, count });
+        });
+        assert!(queued.is_some());
+    };
+    (0..50).for_each(|block| read(&mut bench, 1, 1000 * block, 1000));
+    let window = bench.calls();
+    assert_eq!(window.len(), 4);
+    // Of another file, and of what nobody has begun.
+    bench.receive(&data(&window[1], 60));
+    read(&mut bench, 2, 1060, 940);
+    read(&mut bench, 1, 100, 900);
+    assert_eq!(bench.ranges(), [(4000, 1000)]);
+    bench.receive(&data(&window[0], 100));
+    read(&mut bench, 1, 1060, 940);
+    assert_eq!(bench.ranges(), [(1060, 940)]);
+    // Once: it is asked for.
+    read(&mut bench, 1, 1060, 940);
+    bench.receive(&data(&window[2], 1000));
+    assert_eq!(bench.ranges(), [(5000, 1000)]);
+}

@@ -329,3 +329,20 @@ fn nothing_is_probed_while_nothing_is_outstanding() {
     flow.adaptive.handle_idle();
     assert_eq!(flow.adaptive.next_probe(), None);
 }
+
+#[test]
+fn a_server_that_answers_in_parts_ends_no_startup_and_slows_nothing() {
+    for (size, is_startup) in [(250, true), (1436, false)] {
+        let mut flow = Flow::new(Some(RANGE));
+        for _ in 0..20 {
+            let sent = [(); 4].map(|()| flow.send_call(Class::Read, 1280, false));
+            for sent in sent {
+                flow.now += 10 * MS;
+                flow.reply(Acked { size, ..sent });
+            }
+        }
+        assert_eq!(flow.adaptive.path.is_startup, is_startup, "{size} bytes");
+        let (spacing, paced) = (flow.adaptive.path.spacing.rate(), flow.adaptive.path.highest_rate());
+        assert_eq!((spacing.is_none(), paced == 0.0), (is_startup, is_startup), "{size} bytes");
+    }
+}
