@@ -116,14 +116,15 @@ fn copied<'a>(
     words.into_iter().filter_map(path).chain(options).chain(anywhere).chain(kept()).collect()
 }
 
-/// Returns the directories below which it is kept what is known of copies and of servers.
+/// Returns the directories below which it is kept what is known of copies and of servers, and the files that the standard streams are.
 fn kept() -> Vec<PathBuf> {
     let directories = [("XDG_STATE_HOME", ".local/state"), ("XDG_CACHE_HOME", ".cache")];
     let path = |(variable, below_home): (&str, &str)| {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home));
         std::env::var_os(variable).map(PathBuf::from).or_else(home)
     };
-    directories.into_iter().filter_map(path).collect()
+    let streams = (0..=2).filter_map(|number| std::fs::read_link(format!("/proc/self/fd/{number}")).ok());
+    directories.into_iter().filter_map(path).chain(streams.filter(|path| path.is_absolute())).collect()
 }
 
 /// Waits for the end of the other process, and hands on what asks this one to end.

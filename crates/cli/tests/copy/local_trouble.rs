@@ -479,14 +479,28 @@ fn signals_end_copies_from_fuse_within(limit: Duration) {
     fs::create_dir_all(server.path("tree/below")).unwrap();
     fs::write(server.path("tree/below/file"), "x").unwrap();
     let view = crate::mounted::Mount::at(&server.url("/tree"), &[]);
-    let target = Server::start();
-    for signal in [Signal::TERM, Signal::INT] {
+    let (target, here) = (Server::start(), tempfile::tempdir().unwrap());
+    fs::write(target.path("file"), noise(1 << 20)).unwrap();
+    let source = view.path("below").to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(&source, here.path().join("link")).unwrap();
+    let here = here.path().to_str().unwrap();
+    let (to, from) = (target.url("/"), target.url("/file"));
+    let copy = |arguments: &[&str]| command(arguments);
+    for (signal, mut copy) in [
+        (Signal::TERM, copy(&["cp", "-r", &source, &to])),
+        (Signal::INT, copy(&["cp", "-r", &source, &to])),
+        // A link leads there, or something is kept there.
+        (Signal::TERM, copy(&["cp", "-rL", here, &to])),
+        (Signal::TERM, {
+            let mut list = copy(&["cat", &from]);
+            list.env("XDG_CACHE_HOME", &source);
+            list
+        }),
+    ] {
         crate::mounted::send(&view.process, Signal::STOP);
         // What the kernel remembers of the file system.
         thread::sleep(Duration::from_millis(1500));
-        let source = view.path("below").to_str().unwrap().to_owned();
-        let mut copy =
-            command(["cp", "-r", &source, &target.url("/")]).stderr(Stdio::null()).spawn().unwrap();
+        let mut copy = copy.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_for(|| waits_for_fuse(&copy));
         crate::mounted::send(&copy, signal);
         let elapsed = end_of(&mut copy);
