@@ -62,7 +62,7 @@ pub enum Change {
     Target,
     /// It is something else.
     Kind,
-    /// Only its mode or time is another.
+    /// Only its owner, mode or time is another.
     Attributes,
     /// It becomes another name of a file.
     Link,

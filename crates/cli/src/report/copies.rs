@@ -155,7 +155,7 @@ impl Display for Synced<'_> {
             (_, Change::Contents | Change::Replaced) => out.write_str(" (contents)"),
             (_, Change::Target) => out.write_str(" (link target)"),
             (_, Change::Kind) => out.write_str(" (kind)"),
-            (_, Change::Attributes) => out.write_str(" (mode or time only)"),
+            (_, Change::Attributes) => out.write_str(" (owner, mode or time only)"),
         }
     }
 }

@@ -9,7 +9,7 @@ const DRY_RUN: Field = Field("dry_run", MaybeBoolean, "with `--dry-run`: nothing
 const CHANGE: Field = Field(
     "change",
     MaybeText,
-    "what differed, for `sync`: `new`, `replaced`, `size`, `time`, `contents`, `target` (of a link), `kind`, `attributes` (only mode or time was set) or `hard_link` (another name of a file)",
+    "what differed, for `sync`: `new`, `replaced`, `size`, `time`, `contents`, `target` (of a link), `kind`, `attributes` (only owner, mode or time was set) or `hard_link` (another name of a file)",
 );
 const PATH: Field = Field("path", Name, "path on the server");
 const SOURCE: Field = Field("source", Name, "what is copied");

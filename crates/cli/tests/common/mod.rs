@@ -371,6 +371,12 @@ pub(crate) fn names(directory: &Path) -> Vec<std::ffi::OsString> {
     names
 }
 
+/// Writes a file that any source is newer than. Without that, a sync may keep it, when it is written a moment after its source.
+pub(crate) fn write_old(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+}
+
 /// Returns bytes without a pattern.
 pub(crate) fn noise(size: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

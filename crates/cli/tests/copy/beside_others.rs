@@ -439,7 +439,7 @@ fn a_masked_access_list_of_what_is_there_is_opened_by_no_mode() {
     for arguments in [&["sync"][..], &["cp", "-rpT"]] {
         let copy = here.path().join(arguments[0]);
         fs::create_dir_all(copy.join("directory")).unwrap();
-        fs::write(copy.join("directory/file"), "x").unwrap();
+        common::write_old(&copy.join("directory/file"), "x");
         for (name, mode) in [("directory", 0o700), ("directory/file", 0o600)] {
             set_acl(&copy.join(name), "access", &acl(&NAMED));
             set_mode(&copy.join(name), mode);

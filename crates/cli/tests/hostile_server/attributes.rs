@@ -87,9 +87,7 @@ fn names_of_one_file_are_not_taken_for_each_other_by_a_number_that_all_files_hav
         fs::write(here.join("a"), "new content").unwrap();
         fs::hard_link(here.join("a"), here.join("b")).unwrap();
         for name in ["a", "b"] {
-            fs::write(there.join(name), "old").unwrap();
-            let file = fs::File::options().write(true).open(there.join(name)).unwrap();
-            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            common::write_old(&there.join(name), "old");
         }
         let run = trial.run(&[options, &["names", "{up}"]].concat());
         assert_eq!(run.code, Some(0), "{options:?}: {}", run.stderr);
