@@ -328,7 +328,7 @@ impl Frame {
         let least = if changes_group { for_any_group(source.mode) } else { source.mode };
         if was.mode & 0o077 & !least != 0 {
             self.is_narrowed.set(true);
-            let narrower = Attributes { mode: was.mode & (least & 0o777 | 0o700), ..was };
+            let narrower = Attributes { mode: was.mode & (least & 0o777 | 0o7700), ..was };
             // What is refused now is refused at the end, and reported then.
             let _ = self.place.set_last(context, narrower, false).await;
         }
