@@ -61,7 +61,7 @@ impl PathEstimate {
         self.answers_in_parts = brought < asked && brought < MIN_BLOCK_BYTES;
     }
 
-    /// Whether READs are to go on where others have ended, and those that begin elsewhere have to wait.
+    /// Whether READs are to continue where others have ended, and those that begin elsewhere have to wait.
     pub(crate) const fn answers_in_parts(&self) -> bool {
         self.answers_in_parts
     }

@@ -16,6 +16,7 @@ use tokio::{net::UdpSocket, sync::Notify, task::JoinSet};
 
 use crate::{
     code::Code,
+    compression::Decompressor,
     datagram::{Refusal, is_lost},
     join::{Join, Joined, Membership},
     lock,
@@ -96,6 +97,7 @@ struct Inner {
     /// Rings when the end has come, or its time is another one.
     bell: Notify,
     state: Mutex<State>,
+    decompressor: Mutex<Decompressor>,
     joined: Keep,
 }
 
@@ -215,6 +217,7 @@ impl ShareChannel {
             joining: tokio::sync::Mutex::default(),
             bell: Notify::new(),
             state: Mutex::new(state),
+            decompressor: Mutex::default(),
             joined,
         }))
     }
@@ -603,6 +606,7 @@ impl Channel for ShareChannel {
         }
         match opened {
             Some(Opened::Message) => return true,
+            Some(Opened::Compressed) => return lock(&self.0.decompressor).decompress_in_place(message),
             Some(Opened::Control(Control::Goodbye)) => self.0.note_end(ended()),
             Some(Opened::Control(Control::Remaining(time))) => {
                 self.0.state().until = clock().checked_add(time);

@@ -70,6 +70,7 @@ mod answered;
 #[cfg(feature = "receiver")]
 mod channel;
 mod code;
+#[cfg(any(feature = "receiver", feature = "sharer"))]
 mod compression;
 mod datagram;
 #[cfg(feature = "discovery")]

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    compression::Compressor,
+    compression::{Allowance, Compressor},
     ids::MemberId,
     listener::{Peers, accept_all},
     lock,
@@ -67,6 +67,7 @@ struct Inner {
     bell: Notify,
     events: UnboundedSender<Event>,
     peers: Arc<Peers>,
+    compressor: Mutex<Compressor>,
 }
 
 /// What one member gets.
@@ -108,7 +109,8 @@ impl Share {
         let listener = TcpListener::bind(address).await.ok();
         let accept = |listener| tokio::spawn(accept_all(listener, address, Arc::clone(&peers)));
         let streams = listener.map(accept);
-        let inner = Arc::new(Inner { socket, sharer, doors, bell, events, peers });
+        let inner =
+            Arc::new(Inner { socket, sharer, doors, bell, events, peers, compressor: Mutex::default() });
         let task = tokio::spawn(run(Arc::clone(&inner)));
         Ok((Self { inner, address, task, streams }, receiver))
     }
@@ -327,16 +329,19 @@ async fn run(inner: Arc<Inner>) {
 async fn reply(door: std::sync::Weak<Door>, inner: Arc<Inner>) {
     /// How often it is looked whether it is gone.
     const TICK: Duration = Duration::from_millis(200);
-    let (mut datagram, mut compressor, mut sealed) = (Vec::new(), Compressor::default(), clock());
+    let (mut datagram, mut allowance, mut sealed) = (Vec::new(), Allowance::default(), clock());
     while let Some(door) = door.upgrade() {
         let Ok(reply) = tokio::time::timeout(TICK, door.server.reply()).await else { continue };
         let Some(session) = door.session(reply.peer.address) else { continue };
         datagram.clear();
         let now = clock();
-        compressor.rest(now - sealed);
-        session.seal_compressed(&mut compressor, &reply.bytes, &mut datagram);
+        allowance.rest(now - sealed);
+        match allowance.is_left() {
+            true => session.seal_compressed(&mut lock(&inner.compressor), &reply.bytes, &mut datagram),
+            false => session.seal(&reply.bytes, &mut datagram),
+        }
         sealed = clock();
-        compressor.spend(sealed - now);
+        allowance.spend(sealed - now);
         door.sent_bytes.fetch_add(datagram.len() as u64, Ordering::Relaxed);
         let _ = inner.socket.send_to(&datagram, reply.peer.address).await;
     }

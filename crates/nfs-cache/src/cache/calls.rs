@@ -86,7 +86,7 @@ impl<S: Store> Cache<S> {
         }
         let block = fetch.block(block);
         let end_of_block = |start: u64| (start / block + 1) * block;
-        // What goes on where a READ has ended does not wait behind others.
+        // What continues where a READ has ended does not wait behind others.
         if self.path.answers_in_parts()
             && let Some((start, end)) = missing.pop_first()
         {

@@ -26,10 +26,15 @@ const BURST: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(64);
 
-/// Compresses messages, as long as there is time for it.
+/// Compresses messages: one for all members, as it takes some hundred KiB.
 pub(crate) struct Compressor {
     state: Compress,
     compressed: Vec<u8>,
+}
+
+/// The time that compressing may take for one member.
+#[derive(Debug)]
+pub(crate) struct Allowance {
     /// Time that may be taken yet.
     budget: Duration,
     /// Time in which nothing is compressed.
@@ -39,24 +44,29 @@ pub(crate) struct Compressor {
 
 impl fmt::Debug for Compressor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Compressor({:?})", self.budget)
+        out.write_str("Compressor")
     }
 }
 
 impl Default for Compressor {
     fn default() -> Self {
         let state = Compress::new(Compression::new(LEVEL), false);
-        Self {
-            state,
-            compressed: vec![0; 2 * MAX_BYTES],
-            budget: BURST,
-            pause: Duration::ZERO,
-            next_pause: FIRST_PAUSE,
-        }
+        Self { state, compressed: vec![0; 2 * MAX_BYTES] }
     }
 }
 
-impl Compressor {
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { budget: BURST, pause: Duration::ZERO, next_pause: FIRST_PAUSE }
+    }
+}
+
+impl Allowance {
+    /// Whether there is time to compress.
+    pub(crate) const fn is_left(&self) -> bool {
+        self.pause.is_zero()
+    }
+
     /// Time has passed.
     pub(crate) fn rest(&mut self, time: Duration) {
         self.pause = self.pause.saturating_sub(time);
@@ -71,13 +81,15 @@ impl Compressor {
             self.next_pause = LAST_PAUSE.min(self.next_pause * 2);
         }
     }
+}
 
-    /// Returns the message compressed; `None` where that is not worth it, or there is no time.
+impl Compressor {
+    /// Returns the message compressed; `None` where that is not worth it.
     pub(crate) fn compress(&mut self, message: &[u8]) -> Option<&[u8]> {
-        if message.len() < MIN_BYTES || message.len() > MAX_BYTES || !self.pause.is_zero() {
+        if message.len() < MIN_BYTES || message.len() > MAX_BYTES {
             return None;
         }
-        // It has room for whatever comes out: zlib-rs 0.6.8 panics when it goes on after it had none.
+        // It has room for whatever comes out: zlib-rs 0.6.8 panics when it continues after it had none.
         self.state.reset();
         let (sample, rest) = message.split_at(message.len().min(SAMPLE_BYTES));
         if !rest.is_empty() {
@@ -130,19 +142,18 @@ mod tests {
 
     #[test]
     fn compressing_takes_a_part_of_the_time() {
-        let text = include_bytes!("compressor.rs");
-        let mut compressor = Compressor::default();
+        let mut allowance = Allowance::default();
         for _ in 0..1000 {
-            compressor.spend(Duration::from_micros(100));
-            compressor.rest(Duration::from_micros(400));
+            allowance.spend(Duration::from_micros(100));
+            allowance.rest(Duration::from_micros(400));
         }
-        assert!(compressor.compress(text).is_some());
+        assert!(allowance.is_left());
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            compressor.spend(BURST);
+            allowance.spend(BURST);
             let mut pause = Duration::ZERO;
-            while compressor.compress(text).is_none() {
-                compressor.rest(FIRST_PAUSE);
+            while !allowance.is_left() {
+                allowance.rest(FIRST_PAUSE);
                 pause += FIRST_PAUSE;
             }
             pauses.push(pause.as_secs());
