@@ -2,7 +2,7 @@
 # ci.sh - every check of the project, one function each.
 #
 #   ./ci.sh              all checks, in the order below
-#   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench
+#   ./ci.sh CHECK...     only these: packages fmt clippy doc test bench python
 #   ./ci.sh servers [--write] [--with unfs3=PATH] [LANE...]
 #                        every step on every kind of server (docs/servers.md); --write renews the table there when all cells are as
 #                        tests/servers/matrix says; --with adds a server whose program is at hand; LANE runs only these tests
@@ -15,10 +15,9 @@
 #   ./ci.sh wheels       builds the Python wheels for x86-64 and ARM, and looks at what they need
 #   ./ci.sh portable     compiles and tests, on Linux, the branches for other systems (--cfg portable_only); type-checks libraries and command for
 #                        macOS and FreeBSD, which needs their targets from rustup
-#   ./ci.sh python       the package for Python: built, installed into an empty environment and tested; needs python3 with venv and the network
 #   ./ci.sh semver       public interfaces beside those of the last release (or of NFSW_BASELINE=REVISION); needs cargo-semver-checks
 #   ./ci.sh public       other crates in the public interfaces of the libraries, beside the list in tests/public_dependencies.rs; needs nightly
-#   ./ci.sh nightly      book package portable python wheels long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
+#   ./ci.sh nightly      book package portable wheels long deny audit semver public msrv features miri datafusion: hours. Runs all, then fails if any failed or
 #                        lacked its tool or its database. Each is a check of its own, too
 #   ./ci.sh long         the long forms of tests, one after the other: half an hour; docs/reliability.md has a table of what they show
 #
@@ -29,8 +28,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} DEBIAN_FRONTEND=noninteractive
 
 # Debian packages of the programs that the tests talk to: the real server, the client to compare with, a reader of captures, ping, ip and ss,
-# what a virtual machine takes, the shells whose completions are tried, and what takes files from a web page and archives apart.
-packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 git rsync qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish curl unzip)
+# what a virtual machine takes, the shells whose completions are tried, what takes files from a web page and archives apart, and what makes
+# environments for Python.
+packages=(nfs-ganesha nfs-ganesha-vfs libnfs-utils tshark iputils-ping iproute2 git rsync qemu-system-x86 qemu-system-data seabios ipxe-qemu cpio e2fsprogs zsh fish curl unzip python3-venv)
 libraries=(nfs-wire nfs-wireless-server linkemu)
 published=(nfs-wire nfs-proto nfs-cache nfs-wireless-client nfs-wireless-server nfs-files nfs-mount nfs-object-store nfs-share nfs-web linkemu testbed nfsw)
 
@@ -51,7 +51,7 @@ check_packages() {
   fi
 }
 
-check_fmt() { cargo fmt --all --check; }
+check_fmt() { cargo fmt --all --check && cargo fmt --manifest-path python/Cargo.toml --check; }
 
 check_clippy() {
   cargo clippy --quiet --workspace --all-targets -- -D warnings || return
@@ -59,6 +59,7 @@ check_clippy() {
   for library in "${libraries[@]}"; do
     cargo clippy --quiet -p "$library" --no-default-features -- -D warnings || return
   done
+  cargo clippy --quiet --manifest-path python/Cargo.toml -- -D warnings
 }
 
 check_doc() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items; }
@@ -149,25 +150,24 @@ check_portable() {
 
 check_nightly() {
   local check failed=()
-  for check in book package portable python wheels long deny audit semver public msrv features miri datafusion; do
+  for check in book package portable wheels long deny audit semver public msrv features miri datafusion; do
     echo "== nightly: $check"
     "check_$check" || failed+=("$check")
   done
   [ ${#failed[@]} = 0 ] || { echo "ci.sh: failed: ${failed[*]}" >&2; return 1; }
 }
 
-# A workspace of its own, whose tests take libraries of half a gigabyte from PyPI.
+# The package for Python: built, installed into an empty environment and tested, with libraries of half a gigabyte from PyPI.
 check_python() {
   needs python3 'apt-get install python3 python3-venv' || return
-  local python=target/python crate=(--manifest-path python/Cargo.toml)
+  local python=target/python
   rm -rf "$python/tests" "$python/wheels"
   python3 -m venv "$python/build" && python3 -m venv "$python/tests" ||
     { echo "ci.sh: python3 makes no environment with pip: apt-get install python3-venv" >&2; return 1; }
-  cargo fmt "${crate[@]}" --check || return
-  cargo clippy --quiet "${crate[@]}" -- -D warnings || return
-  cargo build --quiet -p nfsw || return
+  # With the features of the other tests, for which it is built: alone it would be built anew.
+  [ -n "${NFSW_BINARY:-}" ] || cargo test --quiet --workspace --no-run || return
   "$python/build/bin/pip" install --quiet 'maturin>=1.9,<2' || return
-  "$python/build/bin/maturin" build --quiet --locked "${crate[@]}" --profile dev --out "$python/wheels" || return
+  "$python/build/bin/maturin" build --quiet --locked --manifest-path python/Cargo.toml --profile dev --out "$python/wheels" || return
   # The wheel alone is of use without any other package.
   "$python/tests/bin/pip" install --quiet --no-index "$python"/wheels/nfsw-*.whl || return
   "$python/tests/bin/python" -c 'import nfsw; print(nfsw.__version__)' || return
@@ -266,7 +266,7 @@ check_deny() {
   cargo deny --all-features check
 }
 
-all=(packages fmt clippy doc test bench)
+all=(packages fmt clippy doc test bench python)
 [ $# -gt 0 ] || set -- "${all[@]}"
 # These take arguments of their own.
 case $1 in servers | servers-speed | fuzz) check_"$1" "${@:2}"; exit ;; esac

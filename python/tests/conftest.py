@@ -1,4 +1,4 @@
-"""A server of `nfsw serve` for all tests; NFSW is the built command."""
+"""The servers that tests run with: `nfsw serve` and nfs-ganesha."""
 
 import json
 import os
@@ -11,15 +11,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def command():
-    found = os.environ.get("NFSW_BINARY") or ROOT / "target" / "debug" / "nfsw"
+def built(name, variable):
+    found = os.environ.get(variable) or ROOT / "target" / "debug" / name
     if not Path(found).exists():
-        raise RuntimeError(f"{found} is missing: cargo build -p nfsw, or NFSW_BINARY=PATH")
+        raise RuntimeError(f"{found} is missing: cargo test --workspace --no-run, or {variable}=PATH")
     return str(found)
 
 
+def command():
+    return built("nfsw", "NFSW_BINARY")
+
+
 class Served:
-    """A directory and the server that serves it."""
+    """A directory, and `nfsw serve` for it."""
 
     def __init__(self, directory):
         self.directory = Path(directory)
@@ -39,9 +43,29 @@ class Served:
         self.process.stdout.close()
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    served = Served(tmp_path_factory.mktemp("served"))
+class Ganesha:
+    """A directory, and nfs-ganesha for it, which needs root."""
+
+    def __init__(self):
+        self.host = "127.111." + ".".join(map(str, divmod(os.getpid() % 65536, 256)))
+        arguments = [built("private-ganesha", "PRIVATE_GANESHA"), self.host]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        path = self.process.stdout.readline().strip()
+        if not path:
+            raise RuntimeError("nfs-ganesha does not start: see above")
+        self.directory = Path(path)
+        self.url = f"nfs://{self.host}{path}"
+
+    def options(self):
+        return {"host": self.host}
+
+    def stop(self):
+        self.process.communicate()
+
+
+@pytest.fixture(scope="session", params=["nfsw-serve", "nfs-ganesha"])
+def server(request, tmp_path_factory):
+    served = Ganesha() if request.param == "nfs-ganesha" else Served(tmp_path_factory.mktemp("served"))
     yield served
     served.stop()
 
@@ -58,7 +82,7 @@ def own_server(tmp_path):
 
 @pytest.fixture
 def place(server, request):
-    """A directory of a test: its path here, and its URL."""
+    """A directory of a test on each server: its path here, and its URL."""
     name = "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
     directory = server.directory / name
     directory.mkdir()

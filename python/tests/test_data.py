@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
+import fsspec
+import numpy
+import pandas
+import pyarrow.dataset
 import pytest
+import xarray
 
 import nfsw
-
-pandas = pytest.importorskip("pandas")
-pytest.importorskip("pyarrow")
 
 
 @pytest.fixture
@@ -29,15 +32,12 @@ def test_pandas_reads_and_writes_parquet(place, frame):
 
 
 def test_pyarrow_reads_a_dataset(server, place, frame):
-    import fsspec
-    import pyarrow.dataset
-
-    directory, _ = place
+    directory, url = place
     for year, part in frame.groupby("year"):
         (directory / f"year={year}").mkdir()
         part.drop(columns="year").to_parquet(directory / f"year={year}" / "part.parquet", index=False)
     fs = fsspec.filesystem("nfs", **server.options())
-    dataset = pyarrow.dataset.dataset(f"/{directory.name}", filesystem=fs, partitioning="hive")
+    dataset = pyarrow.dataset.dataset(urlsplit(url).path, filesystem=fs, partitioning="hive")
     table = dataset.to_table(filter=pyarrow.dataset.field("year") == 2003)
     assert table.num_rows == (frame.year == 2003).sum()
     assert sum(table["amount"].to_pylist()) == frame[frame.year == 2003].amount.sum()
@@ -56,7 +56,6 @@ if __name__ == "__main__":
 
 
 def test_dask_reads_with_two_workers(place, frame, tmp_path):
-    pytest.importorskip("distributed")
     directory, url = place
     for part in range(4):
         frame[part::4].to_parquet(directory / f"part.{part}.parquet", index=False)
@@ -68,8 +67,6 @@ def test_dask_reads_with_two_workers(place, frame, tmp_path):
 
 
 def test_xarray_keeps_arrays_in_zarr(place):
-    xarray, numpy = pytest.importorskip("xarray"), pytest.importorskip("numpy")
-    pytest.importorskip("zarr")
     _, url = place
     data = xarray.Dataset({"t": (("x", "y"), numpy.arange(10_000.0).reshape(100, 100))})
     data.chunk({"x": 10}).to_zarr(f"{url}/a.zarr")

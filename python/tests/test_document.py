@@ -3,14 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 
 
 def test_the_examples_run(place, tmp_path, monkeypatch):
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "photos").mkdir()

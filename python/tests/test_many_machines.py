@@ -9,7 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import pandas
+import psutil
 import pytest
+import yaml
 
 import nfsw
 from conftest import command
@@ -101,7 +104,6 @@ def test_a_slurm_job_array(place, data, environment, tmp_path):
 
 
 def test_an_indexed_kubernetes_job(place, data, environment):
-    yaml = pytest.importorskip("yaml")
     directory, url = place
     (example,) = examples("yaml", "Kubernetes")
     job = yaml.safe_load(placed(example, data, url))
@@ -127,8 +129,6 @@ def begin(script, arguments, environment, tmp_path):
 
 
 def test_dask_gives_the_part_of_a_worker_that_dies_to_another_one(place, data, environment, tmp_path):
-    pytest.importorskip("distributed")
-    psutil = pytest.importorskip("psutil")
     directory, url = place
     copy, _ = examples("python", "Dask")
     *shards, last = placed(copy, data, url).splitlines()
@@ -152,9 +152,8 @@ def test_dask_gives_the_part_of_a_worker_that_dies_to_another_one(place, data, e
     assert_complete(data, directory, url)
 
 
-def test_a_query_of_two_workers_one_behind_a_fading_link(server, place, environment, tmp_path):
-    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("distributed")
-    directory, url = place
+def test_a_query_of_two_workers_one_behind_a_fading_link(own_server, environment, tmp_path):
+    directory = own_server.directory
     numbers = range(40_000)
     columns = {"year": [2000 + it % 20 for it in numbers], "amount": [it * 0.25 for it in numbers]}
     frame = pandas.DataFrame({**columns, "text": [str(it) * 8 for it in numbers]})
@@ -162,14 +161,14 @@ def test_a_query_of_two_workers_one_behind_a_fading_link(server, place, environm
         frame[part::4].to_parquet(directory / f"part.{part}.parquet", index=False)
     fading = ["--rate", "10M", "--delay", "5ms", "--good", "200", "--bad", "40"]
     link = subprocess.Popen(
-        [command(), "link", "proxy", "--quiet", "--listen", "127.0.0.1:0", "--to", f"{server.host}:{server.port}", *fading],
+        [command(), "link", "proxy", "--quiet", "--listen", "127.0.0.1:0", "--to", f"{own_server.host}:{own_server.port}", *fading],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         port = link.stderr.readline().split(" ")[0].rsplit(":", 1)[1]
-        ways = [url, f"nfs://127.0.0.1:{port}/{directory.name}"]
+        ways = [own_server.url, f"nfs://127.0.0.1:{port}"]
         urls = [f"{ways[part % 2]}/part.{part}.parquet" for part in range(4)]
         _, query = examples("python", "Dask")
         running = begin(query, urls, environment, tmp_path)

@@ -4,6 +4,7 @@
 
 use std::{
     fs::{self, File},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -26,6 +27,8 @@ pub struct Options {
     pub no_reply_cache: bool,
     /// It listens on all addresses of this host.
     pub everywhere: bool,
+    /// It listens on this address of the loopback, where a port mapper tells its ports: clients need to know nothing else.
+    pub at: Option<Ipv4Addr>,
     /// NFS is offered over TCP only, as most distributions set it up.
     pub tcp_only: bool,
     /// The largest READ and WRITE in bytes; without it, 64 MiB.
@@ -38,6 +41,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Ganesha {
     state: TempDir,
+    host: Ipv4Addr,
     nfs_port: u16,
     mount_port: u16,
     process: Child,
@@ -69,7 +73,11 @@ impl Ganesha {
         fs::create_dir(&export).expect("an export directory");
         crate::rpcbind::serve(&state.path().join("rpcbind.sock")).expect("a Unix socket");
         let (nfs_port, mount_port) = (free_port(), free_port());
-        let address = if options.everywhere { "0.0.0.0" } else { "127.0.0.1" };
+        let address = match options.at {
+            Some(address) => address,
+            None if options.everywhere => Ipv4Addr::UNSPECIFIED,
+            None => Ipv4Addr::LOCALHOST,
+        };
         let access = if options.read_only { "RO" } else { "RW" };
         let sizes = options.max_block.map_or_else(String::new, |bytes| {
             format!("MaxRead = {bytes}; MaxWrite = {bytes}; PrefRead = {bytes}; PrefWrite = {bytes};")
@@ -88,7 +96,13 @@ impl Ganesha {
         );
         fs::write(state.path().join("ganesha.conf"), configuration).expect("a configuration file");
         let process = launch(state.path());
-        let server = Self { state, nfs_port, mount_port, process, tcp_only: options.tcp_only, _turn: turn };
+        if let Some(address) = options.at {
+            crate::rpcbind::tell(address.into(), (nfs_port, mount_port))
+                .expect("the port of the port mapper");
+        }
+        let host = options.at.unwrap_or(Ipv4Addr::LOCALHOST);
+        let server =
+            Self { state, host, nfs_port, mount_port, process, tcp_only: options.tcp_only, _turn: turn };
         // On a thread of its own, for the test may be running inside a runtime.
         thread::scope(|scope| scope.spawn(|| server.wait_until_ready()).join()).expect("the server is ready");
         server
@@ -151,7 +165,9 @@ impl Ganesha {
             config.connect_timeout = Some(Duration::from_secs(1));
             let path = self.export();
             let path = path.as_os_str().as_encoded_bytes();
-            while let Err(error) = runtime.block_on(Client::connect("127.0.0.1", path, config.clone())) {
+            while let Err(error) =
+                runtime.block_on(Client::connect(&self.host.to_string(), path, config.clone()))
+            {
                 let log = || fs::read_to_string(self.state.path().join("ganesha.log")).unwrap_or_default();
                 assert!(
                     Instant::now() < end,
