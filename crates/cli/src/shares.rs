@@ -50,7 +50,7 @@ pub(crate) fn channel(remote: &Remote) -> Result<Option<(String, ShareChannel)>>
     if let Some(known) = channels.get(&*remote.host) {
         return Ok(Some((shown, known.clone())));
     }
-    let place = if typed_place.is_empty() { None } else { Some(Place::parse(typed_place)?) };
+    let place = if typed_place.is_empty() { None } else { Some(Location::parse(typed_place)?) };
     let typed = code;
     let code = if code.is_empty() { secret(typed_place)? } else { code.to_owned() };
     let code: Code = code.parse().map_err(|error| Error::usage(format!("{code}: {error}")))?;
@@ -111,13 +111,13 @@ pub(crate) fn secret(place: &str) -> Result<String> {
 
 /// Where a share was said to be.
 #[derive(Clone, Debug)]
-enum Place {
+enum Location {
     Address(SocketAddr),
     /// A name that is looked up when it is needed, which may take long.
     Name(String, u16),
 }
 
-impl Place {
+impl Location {
     /// Reads `HOST:PORT`, or `HOST` with the port that shares have.
     fn parse(place: &str) -> Result<Self> {
         if let Ok(address) = parse_listen(place) {

@@ -26,7 +26,7 @@ use std::{
 
 use self::{
     decision::MOST_DECISIONS,
-    destination::{Place, directory::Frame, marker},
+    destination::{Location, directory::TargetDirectory, marker},
     file::{Item, Version, changes_all_the_time, stream::Throttle},
     resume::{completed::Done, state},
     schedule::{Begun, Class, JOBS, Limits, Load, Loads, Queue},
@@ -156,7 +156,7 @@ const SCARCITY_PAUSES: [Duration; 7] = [
 #[derive(Debug)]
 struct Work {
     node: Node,
-    frame: Rc<Frame>,
+    target_directory: Rc<TargetDirectory>,
     /// Its name there; `None` when its contents go right there.
     name: Option<Vec<u8>>,
     /// Whether the user named it, and not only a directory above it.
@@ -172,7 +172,7 @@ struct Processed {
     /// What it was counted as.
     load: Load,
     /// Directories it held: the one it went to, and the one it made.
-    frames: Vec<Rc<Frame>>,
+    target_directories: Vec<Rc<TargetDirectory>>,
     result: Result<Vec<Work>>,
 }
 
@@ -218,7 +218,7 @@ struct Run<'a> {
     /// What it writes that was there before.
     written: Written,
     /// The directories that sources become, while they have the mark of an unfinished copy.
-    marked: RefCell<Vec<Rc<Frame>>>,
+    marked: RefCell<Vec<Rc<TargetDirectory>>>,
     /// What is done at once at most, as this machine allows.
     most: Cell<usize>,
     /// Looks whether directories on servers are still where they were when they were filled, which nothing waits for.
@@ -343,11 +343,11 @@ impl Options {
 /// Opens the list of what an interrupted run has copied from the same sources to the same target;
 /// `None` where none is kept.
 fn open_done(copy: &Options, context: Context<'_>, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
-    let Some(Work { frame, .. }) = works.first() else { return Ok(None) };
-    let (session, server) = match &frame.place {
-        Place::Remote(place) => ([0; 16], Some(place.client.address())),
-        Place::Local { directory, .. } if directory.session() != [0; 16] => (directory.session(), None),
-        Place::Local { .. } | Place::Planned(_) => return Ok(None),
+    let Some(Work { target_directory, .. }) = works.first() else { return Ok(None) };
+    let (session, server) = match &target_directory.place {
+        Location::Remote(place) => ([0; 16], Some(place.client.address())),
+        Location::Local { directory, .. } if directory.session() != [0; 16] => (directory.session(), None),
+        Location::Local { .. } | Location::Planned(_) => return Ok(None),
     };
     match Done::open(&copy.state, key, server, session, copy.preserve) {
         Ok(None) => {
@@ -393,7 +393,7 @@ impl Run<'_> {
         self.keep_own(&mut works);
         // Of what goes into one directory and does not always replace what is there, the order decides which file is left.
         let is_ordered = self.copy.overwrite != Overwrite::Always
-            && works.first().is_some_and(|work| work.frame.given().are_merged());
+            && works.first().is_some_and(|work| work.target_directory.given().are_merged());
         match is_ordered {
             false => self.work_off(works).await?,
             true => {
@@ -439,7 +439,9 @@ impl Run<'_> {
                     continue;
                 }
             };
-            let Some(Processed { again, load, frames, result }) = processed else { return progress.end };
+            let Some(Processed { again, load, target_directories, result }) = processed else {
+                return progress.end;
+            };
             loads.remove(load);
             let result = match (result, again) {
                 (Err(error), Some(work)) if progress.end.is_ok() => {
@@ -457,8 +459,8 @@ impl Run<'_> {
                 Err(error) => Err(error),
             };
             let mut results = vec![enqueued];
-            for frame in frames {
-                results.push(self.release(frame).await);
+            for target_directory in target_directories {
+                results.push(self.release(target_directory).await);
             }
             for error in results.into_iter().filter_map(Result::err) {
                 if error.ends_run() {
@@ -506,7 +508,7 @@ impl Run<'_> {
         let Some(first) = refused.last() else { return Ok(()) };
         let (first, more) = (first.node.to_string(), refused.len() - 1);
         for work in refused {
-            self.release(work.frame).await?;
+            self.release(work.target_directory).await?;
         }
         let text = format!(
             "{first}: not copied, and {more} more beside it: there are too many directories; copy those above it one by one"
@@ -520,9 +522,9 @@ impl Run<'_> {
     }
 
     /// Lets go of a directory, and of those above it that are complete with it.
-    async fn release(&self, frame: Rc<Frame>) -> Result<()> {
-        let look = |frame: &Frame| self.look(frame);
-        Frame::release(frame, self.context, self.copy.preserve, look).await
+    async fn release(&self, target_directory: Rc<TargetDirectory>) -> Result<()> {
+        let look = |target_directory: &TargetDirectory| self.look(target_directory);
+        TargetDirectory::release(target_directory, self.context, self.copy.preserve, look).await
     }
 
     /// Whether more than one file may be copied.
@@ -531,16 +533,19 @@ impl Run<'_> {
     }
 
     /// Looks whether the name of a directory that something was copied into still leads to it, and says if not.
-    fn look(&self, frame: &Frame) -> Result<()> {
+    fn look(&self, target_directory: &TargetDirectory) -> Result<()> {
         // A round trip for a single file would be too much.
-        if frame.is_top() && !self.are_several() && matches!(frame.place, Place::Remote(_)) {
+        if target_directory.is_top()
+            && !self.are_several()
+            && matches!(target_directory.place, Location::Remote(_))
+        {
             return Ok(());
         }
-        match &frame.place {
-            Place::Local { .. } if frame.is_at_its_name() => Ok(()),
-            Place::Local { .. } => Err(moved(&frame.place.own_name().shown)),
-            Place::Planned(_) => Ok(()),
-            Place::Remote(place) => {
+        match &target_directory.place {
+            Location::Local { .. } if target_directory.is_at_its_name() => Ok(()),
+            Location::Local { .. } => Err(moved(&target_directory.place.own_name().shown)),
+            Location::Planned(_) => Ok(()),
+            Location::Remote(place) => {
                 let context = self.context;
                 let Some(entry) = place.entry() else { return Ok(()) };
                 let look = async move {
@@ -567,22 +572,22 @@ impl Run<'_> {
     }
 
     async fn process(&self, work: Work, load: Load, is_again: bool) -> Processed {
-        let mut frames = vec![Rc::clone(&work.frame)];
+        let mut target_directories = vec![Rc::clone(&work.target_directory)];
         let begun = if is_again { Ok(Some(work)) } else { self.set_aside(work).await };
         let work = match begun {
             Ok(Some(work)) => work,
-            Ok(None) => return Processed { again: None, load, frames, result: Ok(Vec::new()) },
-            Err(error) => return Processed { again: None, load, frames, result: Err(error) },
+            Ok(None) => return Processed { again: None, load, target_directories, result: Ok(Vec::new()) },
+            Err(error) => return Processed { again: None, load, target_directories, result: Err(error) },
         };
-        let Work { node, frame, name, is_named, rest } = work;
-        let again = rest.is_none().then(|| (node.clone(), Rc::clone(&frame), name.clone()));
+        let Work { node, target_directory, name, is_named, rest } = work;
+        let again = rest.is_none().then(|| (node.clone(), Rc::clone(&target_directory), name.clone()));
         let result = match (&node.kind, name) {
             (Kind::Directory, name) => {
-                let below = name.as_deref().map(|name| filter::below(frame.relative(), name));
-                let make = async || self.directory(&node, &frame, name.as_deref(), is_named).await;
-                let result = match self.in_open(&frame, make).await {
+                let below = name.as_deref().map(|name| filter::below(target_directory.relative(), name));
+                let make = async || self.directory(&node, &target_directory, name.as_deref(), is_named).await;
+                let result = match self.in_open(&target_directory, make).await {
                     Ok(made) => {
-                        frames.push(Rc::clone(&made));
+                        target_directories.push(Rc::clone(&made));
                         self.children(node, &made, rest).await
                     }
                     Err(error) => Err(error),
@@ -599,12 +604,13 @@ impl Run<'_> {
             {
                 let share = Share::new(self.context.servers.activity(), node.expected_bytes());
                 self.context.servers.activity().set_current(escape(&name).into_owned());
-                let item = Item { node: &node, frame: &frame, name: &name, share: &share };
-                self.in_open(&frame, async || self.file(item).await).await.map(|()| Vec::new())
+                let item =
+                    Item { node: &node, target_directory: &target_directory, name: &name, share: &share };
+                self.in_open(&target_directory, async || self.file(item).await).await.map(|()| Vec::new())
             }
             (Kind::File | Kind::Symlink, Some(name)) => {
-                let link = async || self.link(&node, &frame, &name).await;
-                self.in_open(&frame, link).await.map(|()| Vec::new())
+                let link = async || self.link(&node, &target_directory, &name).await;
+                self.in_open(&target_directory, link).await.map(|()| Vec::new())
             }
             (Kind::Special(what), Some(_)) if is_named => {
                 let text = format!("{node}: is a {what}, which cannot be copied; for standard input, use -");
@@ -612,79 +618,85 @@ impl Run<'_> {
             }
             (Kind::Special(what), Some(name)) => {
                 self.warn(Warning::Special(&node.name(), what));
-                self.skip(&node, &frame.place.name(&name), Skip::Special).map(|()| Vec::new())
+                self.skip(&node, &target_directory.place.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
         if result.is_err() && !self.are_several() {
             // There is no copy that could be elsewhere.
-            frame.set_filled(false);
+            target_directory.set_filled(false);
         }
-        drop(frame);
+        drop(target_directory);
         let again = again.filter(|_| result.as_ref().is_err_and(Error::is_scarce));
-        let again = again.map(|(node, frame, name)| Work { node, frame, name, is_named, rest: None });
-        Processed { again, load, frames, result }
+        let again = again.map(|(node, target_directory, name)| Work {
+            node,
+            target_directory,
+            name,
+            is_named,
+            rest: None,
+        });
+        Processed { again, load, target_directories, result }
     }
 
     /// Creates the directory that takes what is in a source directory.
     async fn directory(
         &self,
         node: &Node,
-        frame: &Rc<Frame>,
+        target_directory: &Rc<TargetDirectory>,
         name: Option<&[u8]>,
         is_named: bool,
-    ) -> Result<Rc<Frame>> {
+    ) -> Result<Rc<TargetDirectory>> {
         if !self.copy.recursive {
             return Err(Error::other(format!("{node}: is a directory (-r copies it)")));
         }
-        if frame.is_inside(node).await? {
+        if target_directory.is_inside(node).await? {
             let text = format!("{node}: cannot copy a directory into itself");
             return Err(Error::other(text));
         }
         let Some(name) = name else {
-            self.enter_alone(&frame.place, is_named)?;
-            return Ok(Rc::clone(frame));
+            self.enter_alone(&target_directory.place, is_named)?;
+            return Ok(Rc::clone(target_directory));
         };
-        let _turn = self.turn(frame, name).await?;
+        let _turn = self.turn(target_directory, name).await?;
         let created_mode = match node.attributes.mode & 0o777 {
             // Until it has its group, that of the directory above may do no more in it than all may.
             mode if self.copy.preserve => file::for_any_group(mode),
             mode => mode,
         };
         let created_mode = (created_mode & !local::umask()) | 0o700;
-        let was = frame.place.present(self.context, name).await?;
+        let was = target_directory.place.present(self.context, name).await?;
         if was.is_none() && !self.copy.dry_run {
-            frame.touch(self.context).await;
+            target_directory.touch(self.context).await;
         }
-        let path = filter::below(frame.relative(), name);
+        let path = filter::below(target_directory.relative(), name);
         let says = self.says_directory(&path);
-        let mark = frame.marks().then(|| marker::sealed(&marker::of(node), self.key()));
+        let mark = target_directory.marks().then(|| marker::sealed(&marker::of(node), self.key()));
         let dry_run = self.copy.dry_run;
-        let mut place = frame
+        let mut place = target_directory
             .place
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
         self.enter_alone(&place, is_named)?;
-        let is_new_here = self.claim_directory(frame, &place)?;
+        let is_new_here = self.claim_directory(target_directory, &place)?;
         let is_changed =
             !self.copy.dry_run && place.remove_left(&self.copy.state, &self.tags, is_new_here).await;
-        let is_new = place.was_created() || matches!(place, Place::Planned(_));
+        let is_new = place.was_created() || matches!(place, Location::Planned(_));
         let says_new = is_new && (says || place.was_created());
         let has_other_mode =
             || was.is_some_and(|was| was.attributes.mode & 0o7777 != node.attributes.mode & 0o7777);
         match &self.sync {
             None if says => self.say(node, &place.own_name(), None)?,
             // Each shard would make what none does make.
-            Some(_) if says_new => self.say_change(node, frame, name, Change::New)?,
+            Some(_) if says_new => self.say_change(node, target_directory, name, Change::New)?,
             Some(_) if !is_new && says && has_other_mode() => {
-                self.say_change(node, frame, name, Change::Attributes)?;
+                self.say_change(node, target_directory, name, Change::Attributes)?;
             }
             None | Some(_) => {}
         }
         let changes = !self.copy.dry_run;
         // An interrupted run may have made it under its own name.
-        let mut is_marked = changes && frame.marks();
+        let mut is_marked = changes && target_directory.marks();
         if is_named
-            && !frame.marks()
+            && !target_directory.marks()
             && self.copy.shard.is_none()
             && let Some(mark) = place.mark(self.context).await?
         {
@@ -693,7 +705,7 @@ impl Run<'_> {
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
         let last = self.last(is_named);
-        let made = Frame::below(frame, place, below, node.attributes, was, last);
+        let made = TargetDirectory::below(target_directory, place, below, node.attributes, was, last);
         let made = Rc::new(made);
         if !self.copy.dry_run {
             made.narrow(self.context).await;
@@ -708,8 +720,8 @@ impl Run<'_> {
     }
 
     /// Keeps other syncs of this user out of the destination of a sync, if it is on this machine: there they would write the same files.
-    fn enter_alone(&self, place: &Place, is_named: bool) -> Result<()> {
-        let (true, Place::Local { directory, .. }) = (is_named && self.sync.is_some(), place) else {
+    fn enter_alone(&self, place: &Location, is_named: bool) -> Result<()> {
+        let (true, Location::Local { directory, .. }) = (is_named && self.sync.is_some(), place) else {
             return Ok(());
         };
         if self.copy.shard.is_some() || self.copy.dry_run {
@@ -729,8 +741,8 @@ impl Run<'_> {
     }
 
     /// Refuses a directory that was there, and is filled under another name already. Whether this run enters it for the first time.
-    fn claim_directory(&self, above: &Frame, place: &Place) -> Result<bool> {
-        let claim = |place: &Place| {
+    fn claim_directory(&self, above: &TargetDirectory, place: &Location) -> Result<bool> {
+        let claim = |place: &Location| {
             let which = place.which();
             which.map_or(Ok(false), |which| self.written.claim(which, &place.own_name().shown))
         };
@@ -748,31 +760,31 @@ impl Run<'_> {
         claim(place)
     }
 
-    async fn link(&self, node: &Node, frame: &Frame, name: &[u8]) -> Result<()> {
-        let _turn = self.turn(frame, name).await?;
-        self.claim(frame, name, node)?;
-        let place = &frame.place;
+    async fn link(&self, node: &Node, target_directory: &TargetDirectory, name: &[u8]) -> Result<()> {
+        let _turn = self.turn(target_directory, name).await?;
+        self.claim(target_directory, name, node)?;
+        let place = &target_directory.place;
         let mut present = place.present(self.context, name).await?;
         for _ in 0..MOST_DECISIONS {
-            let Some(change) = self.wants(node, frame, name, present.as_ref()).await? else {
+            let Some(change) = self.wants(node, target_directory, name, present.as_ref()).await? else {
                 return Ok(());
             };
             if self.copy.dry_run && !node.is_in_share() {
-                return self.say_change(node, frame, name, change);
+                return self.say_change(node, target_directory, name, change);
             }
             let target = node.read_link().await?;
-            if node.is_in_share() && leads_out(&target, components(frame.relative()).len()) {
+            if node.is_in_share() && leads_out(&target, components(target_directory.relative()).len()) {
                 self.warn(Warning::LeadsOut(&node.name()));
                 return self.skip(node, &place.name(name), Skip::LeadsOut);
             }
             if self.copy.dry_run {
-                return self.say_change(node, frame, name, change);
+                return self.say_change(node, target_directory, name, change);
             }
-            frame.touch(self.context).await;
+            target_directory.touch(self.context).await;
             let kept = self.copy.preserve.then_some(node.attributes);
             let replaces = self.replaces(present.as_ref().map(Version::from));
             if place.symlink(self.context, (name, &self.tags), (&target, kept), replaces).await? {
-                return self.say_change(node, frame, name, change);
+                return self.say_change(node, target_directory, name, change);
             }
             // Something else has got the name.
             present = place.look_up(self.context, name).await?;
@@ -786,12 +798,18 @@ impl Run<'_> {
     }
 
     /// Says what was copied, or would be.
-    fn say_change(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> Result<()> {
+    fn say_change(
+        &self,
+        node: &Node,
+        target_directory: &TargetDirectory,
+        name: &[u8],
+        change: Change,
+    ) -> Result<()> {
         if self.sync.is_none() || node.kind != Kind::Directory {
             self.context.servers.activity().file_done();
         }
-        let path = filter::below(frame.relative(), name);
-        self.say(node, &frame.place.name(name), Some((&path, change)))
+        let path = filter::below(target_directory.relative(), name);
+        self.say(node, &target_directory.place.name(name), Some((&path, change)))
     }
 
     fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> Result<()> {

@@ -15,12 +15,12 @@ use crate::{
 
 /// A name in a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct NameInDirectory {
     pub(crate) directory: FileHandle,
     pub(crate) name: Vec<u8>,
 }
 
-impl Place {
+impl NameInDirectory {
     /// The name as the client takes it.
     pub(crate) fn name(&self) -> (FileHandle, &[u8]) {
         (self.directory, &self.name)
@@ -29,7 +29,7 @@ impl Place {
 
 impl NfsObjectStore {
     /// Finds the file of an object.
-    pub(crate) async fn object(&self, location: &Path) -> Result<(Place, Entry)> {
+    pub(crate) async fn object(&self, location: &Path) -> Result<(NameInDirectory, Entry)> {
         let explain = |error| explain(error, location);
         let place = self.place(location).await?;
         let entry = self.client.lookup(place.directory, &place.name).await.map_err(explain)?;
@@ -40,18 +40,18 @@ impl NfsObjectStore {
     }
 
     /// Finds the directory that an object lies in.
-    async fn place(&self, location: &Path) -> Result<Place> {
+    async fn place(&self, location: &Path) -> Result<NameInDirectory> {
         let (directories, name) = split(location, Refusal::NoObject)?;
         let mut directory = self.root;
         for part in directories {
             let found = self.client.lookup(directory, part.as_ref().as_bytes()).await;
             directory = found.map_err(|error| explain(error, location))?.handle;
         }
-        Ok(Place { directory, name })
+        Ok(NameInDirectory { directory, name })
     }
 
     /// As [`Self::place`], and makes the directories that are not there.
-    pub(crate) async fn make_place(&self, location: &Path) -> Result<Place> {
+    pub(crate) async fn make_place(&self, location: &Path) -> Result<NameInDirectory> {
         let (directories, name) = split(location, Refusal::Reserved)?;
         let mut directory = self.root;
         for part in directories {
@@ -62,7 +62,7 @@ impl NfsObjectStore {
             }
             directory = entry.handle;
         }
-        Ok(Place { directory, name })
+        Ok(NameInDirectory { directory, name })
     }
 
     /// Finds a directory, or makes it, whoever else does.

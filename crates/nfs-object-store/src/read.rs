@@ -99,7 +99,7 @@ async fn fetch(client: &Client, location: &Path, entry: &Entry, ranges: &[Range<
     for range in ranges {
         set.insert(ByteRange { start: range.start, end: range.end });
     }
-    let runs = set.iter().map(|run| Run::new(run, location)).collect::<Result<Vec<_>>>()?;
+    let runs = set.iter().map(|run| Extent::new(run, location)).collect::<Result<Vec<_>>>()?;
     let runs = Arc::new(Mutex::new(runs));
     let sink = Gather { runs: Arc::clone(&runs), version: entry.metadata, changed: false };
     let done = client.download_ranges(entry.handle, set, sink, None).await;
@@ -116,12 +116,12 @@ async fn fetch(client: &Client, location: &Path, entry: &Entry, ranges: &[Range<
 }
 
 /// Bytes of a file that follow each other.
-struct Run {
+struct Extent {
     start: u64,
     bytes: BytesMut,
 }
 
-impl Run {
+impl Extent {
     fn new(range: ByteRange, location: &Path) -> Result<Self> {
         let length = usize::try_from(range.end - range.start);
         let length = length.map_err(|_| Refusal::TooLong.at(location))?;
@@ -131,7 +131,7 @@ impl Run {
 
 /// Takes the bytes of a download into memory, as long as they are of one version of the file.
 struct Gather {
-    runs: Arc<Mutex<Vec<Run>>>,
+    runs: Arc<Mutex<Vec<Extent>>>,
     version: Metadata,
     changed: bool,
 }

@@ -9,7 +9,7 @@ use nfs_wireless_client::{
 use object_store::{PutResult, Result, path::Path};
 use tokio::runtime::Handle;
 
-use crate::{NfsObjectStore, STAGING, error::explain, locate::Place};
+use crate::{NfsObjectStore, STAGING, error::explain, locate::NameInDirectory};
 
 /// How long it is tried to remove a temporary file that nobody wants, while somebody waits.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
@@ -83,7 +83,7 @@ impl Drop for Temporary {
 pub(crate) struct Staged {
     client: Client,
     location: Path,
-    target: Place,
+    target: NameInDirectory,
     file: Entry,
     temporary: Temporary,
 }

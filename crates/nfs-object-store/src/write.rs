@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::{
     NfsObjectStore,
     error::explain,
-    locate::Place,
+    locate::NameInDirectory,
     read::pieces,
     stage::{Staged, Target, Temporary},
 };
@@ -106,7 +106,7 @@ impl NfsObjectStore {
     }
 
     /// Whether a name is one more of a file that may have several.
-    async fn is_file_of(&self, file: &Entry, place: &Place) -> Result<bool, Error> {
+    async fn is_file_of(&self, file: &Entry, place: &NameInDirectory) -> Result<bool, Error> {
         if file.metadata.links < 2 {
             return Ok(false);
         }
@@ -120,7 +120,7 @@ impl NfsObjectStore {
     }
 
     /// Gives a file another name, which may be another file's.
-    async fn link_over(&self, source: &Entry, place: &Place) -> Result<(), Error> {
+    async fn link_over(&self, source: &Entry, place: &NameInDirectory) -> Result<(), Error> {
         let (client, file) = (&self.client, (source.handle, source.metadata.links));
         let mut tried = 1;
         let mut temporary = loop {

@@ -128,9 +128,9 @@ impl Drop for Front {
 type Counts = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
 
 /// One of them.
-struct Place(Counts, IpAddr);
+struct Slot(Counts, IpAddr);
 
-impl Place {
+impl Slot {
     fn take(counts: &Counts, address: IpAddr) -> Option<Self> {
         let mut places = lock(counts);
         // A connection takes two descriptors, and files need most.
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut places = lock(&self.0);
         if let Some(count) = places.get_mut(&self.1) {
@@ -166,7 +166,7 @@ async fn listen_on(listener: TcpListener, site: Arc<Site>, mut ends: watch::Rece
         match accepted {
             Ok((stream, peer)) => {
                 // Beyond the limit, it is closed.
-                if let Some(place) = Place::take(&counts, peer.ip().to_canonical()) {
+                if let Some(place) = Slot::take(&counts, peer.ip().to_canonical()) {
                     connections.spawn(connection(stream, place, Arc::clone(&site), ends.clone()));
                 }
             }
@@ -178,7 +178,7 @@ async fn listen_on(listener: TcpListener, site: Arc<Site>, mut ends: watch::Rece
 }
 
 /// Answers the requests of a connection until it ends, or is cut.
-async fn connection(stream: TcpStream, _place: Place, site: Arc<Site>, mut ends: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, _place: Slot, site: Arc<Site>, mut ends: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
     let (Ok(local), Ok(socket)) = (stream.local_addr(), stream.as_fd().try_clone_to_owned()) else { return };

@@ -44,13 +44,13 @@ impl KnownServer {
 /// their replies: where a name leads to another directory than it did, the walk asks again from there on.
 #[derive(Debug, Default)]
 pub struct LookedUp {
-    pub(crate) found: Vec<(Place, Result<Entry, Error>)>,
+    pub(crate) found: Vec<(NameInDirectory, Result<Entry, Error>)>,
     /// Refused before the export was mounted: directories that are gone, as others of them were answered.
-    pub(crate) refused: Vec<Place>,
+    pub(crate) refused: Vec<NameInDirectory>,
 }
 
 /// A name in a directory.
-type Place = (FileHandle, Vec<u8>);
+type NameInDirectory = (FileHandle, Vec<u8>);
 
 impl LookedUp {
     /// Returns whether the server has answered for a name in a directory, so that asking again before its turn comes is in vain.

@@ -34,7 +34,7 @@ use self::{
     host::{look, look_at, retry, status, verifier_times},
     open_files::{Candidate, OpenFile},
     state::{State, place},
-    table::{Place, ROOT},
+    table::{NameInDirectory, ROOT},
 };
 use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space, Vfs};
 
@@ -432,7 +432,7 @@ impl Vfs for Directory {
                 Detail::Attributes => match look_at(&inside, &line.name) {
                     Ok(found) => {
                         let name = line.name.to_vec();
-                        let node = state.table.enter(Place { directory, name }, found.identity);
+                        let node = state.table.enter(NameInDirectory { directory, name }, found.identity);
                         Some((node, found.shown(state.table.root())))
                     }
                     // Removed since the names were read.

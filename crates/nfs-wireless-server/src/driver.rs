@@ -57,7 +57,7 @@ struct State {
     /// What the service's time is kept for at present.
     deadline: Option<Instant>,
     datagrams: Datagrams,
-    streams: BTreeMap<SocketAddr, Place>,
+    streams: BTreeMap<SocketAddr, Slot>,
 }
 
 /// Reply datagrams that wait for the socket.
@@ -88,7 +88,7 @@ impl Datagrams {
 
 /// The place of one connection.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     outbox: Arc<Outbox>,
     last_call: Option<Instant>,
     opened: Instant,
@@ -339,7 +339,7 @@ impl State {
         while self.streams.len() >= self.places() {
             let count = |peer: &SocketAddr| self.streams.keys().filter(|it| it.ip() == peer.ip()).count();
             let now = clock();
-            let order = |(peer, place): &(&SocketAddr, &Place)| {
+            let order = |(peer, place): &(&SocketAddr, &Slot)| {
                 let is_silent = place.last_call.is_none() && now - place.opened > FIRST_CALL_TIME;
                 (Reverse(count(peer)), !is_silent, place.last_call.unwrap_or(place.opened))
             };
@@ -351,7 +351,7 @@ impl State {
             }
         }
         let outbox = Arc::new(Outbox::default());
-        let place = Place { outbox: Arc::clone(&outbox), last_call: None, opened: clock() };
+        let place = Slot { outbox: Arc::clone(&outbox), last_call: None, opened: clock() };
         self.streams.insert(address, place);
         outbox
     }

@@ -8,7 +8,7 @@ mod steps;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use linkemu::{Endpoint as Place, Node, Outgoing};
+use linkemu::{Endpoint as TransferKey, Node, Outgoing};
 use nfs_proto::{
     endpoint::{
         ConnectionId, Direction, Endpoint, EndpointConfig, FirstTransport, Reason, ServerPlace,
@@ -258,7 +258,7 @@ impl Agent {
     }
 
     fn make(&mut self, now: Instant, protocol: Protocol) {
-        let place = Place::mobile(self.number, self.next_port);
+        let place = TransferKey::mobile(self.number, self.next_port);
         self.next_port += 1;
         let Ok(session) = (self.make_session)(protocol, now) else { return };
         let path = match protocol {
@@ -448,7 +448,7 @@ impl Copier for Agent {
 }
 
 impl Node for Agent {
-    fn handle_input(&mut self, now: Instant, _from: Place, to: Place, payload: Bytes) {
+    fn handle_input(&mut self, now: Instant, _from: TransferKey, to: TransferKey, payload: Bytes) {
         if let Some(at) = self.paths.iter().position(|known| known.path.place() == to) {
             let known = &mut self.paths[at];
             known.heard = Some(now);

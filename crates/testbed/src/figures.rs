@@ -216,7 +216,7 @@ pub struct FigureRow {
     pub panel: String,
     /// Name of the curve.
     pub series: String,
-    /// Place on the horizontal axis.
+    /// TransferKey on the horizontal axis.
     pub x: f64,
     /// Published shortest time, in seconds.
     pub published_min_s: Option<f64>,

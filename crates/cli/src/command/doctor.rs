@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use nfs_wireless_client::{AuthSys, ClientConfig, Credential};
 
 use self::{
-    ask::Place,
+    ask::Resolved,
     findings::{Findings, PROTOCOLS},
     probe::Doctor,
 };
@@ -112,7 +112,7 @@ async fn examine(arguments: &DoctorArgs, servers: &Servers, reporter: &Reporter)
 }
 
 /// Does what takes a file or a directory.
-async fn named(doctor: &mut Doctor, arguments: &DoctorArgs, place: &Place) {
+async fn named(doctor: &mut Doctor, arguments: &DoctorArgs, place: &Resolved) {
     let size = Doctor::size_of(place);
     let directory = size.is_none().then_some(place);
     match (size, directory) {

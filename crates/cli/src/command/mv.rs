@@ -33,7 +33,7 @@ pub(super) async fn run(arguments: &MvArgs, context: Context<'_>, reporter: &Rep
         [source] if source.is_directory() => Some(source),
         _ => None,
     };
-    let place = Place::find(context, &arguments.destination, moving).await?;
+    let place = Destination::find(context, &arguments.destination, moving).await?;
     let destination = &arguments.destination;
     // Also when all but one are missing: what was asked for cannot be meant.
     if sources.len().max(arguments.sources.len()) > 1 && place.name.is_some() {
@@ -96,7 +96,7 @@ async fn in_the_way<'a>(
 }
 
 /// Where the files go.
-struct Place {
+struct Destination {
     directory: Found,
     /// The new name; `None` to keep the old one.
     name: Option<Vec<u8>>,
@@ -104,7 +104,7 @@ struct Place {
     taken: Option<Found>,
 }
 
-impl Place {
+impl Destination {
     /// Finds it for one directory that is `moving`, or for other sources.
     async fn find(
         context: Context<'_>,
@@ -138,7 +138,7 @@ async fn rename(
     context: Context<'_>,
     reporter: &Reporter,
     source: &Found,
-    place: &Place,
+    place: &Destination,
 ) -> anyhow::Result<()> {
     let (parent, old) = source.directory()?;
     let new = place.name.as_deref().unwrap_or(old);

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use self::{
     announce::Announced,
     control::Question,
-    kept::{Kept, Run},
+    kept::{Kept, SavedShare},
     live::Live,
     people::{People, Person, clock_time},
     plain::Plain,
@@ -106,7 +106,7 @@ async fn share(
     let now = Instant::now();
     let until = later(now, arguments.lifetime)?;
     let (identity, port, before) = match kept.and_then(|kept| kept.load(now)) {
-        Some(Run { identity, port, people }) => (identity, port, people),
+        Some(SavedShare { identity, port, people }) => (identity, port, people),
         None => (Identity::draw(), arguments.listen.map_or(PORT, |listen| listen.port()), Vec::new()),
     };
     let mut listen = arguments.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, port).into());
@@ -283,7 +283,7 @@ impl Running<'_> {
             return;
         }
         let (identity, people) = (self.identity.clone(), self.people.known());
-        let run = Run { identity, port: self.people.share.local_addr().port(), people };
+        let run = SavedShare { identity, port: self.people.share.local_addr().port(), people };
         if let Some(Err(error)) = self.kept.map(|kept| kept.save(&run)) {
             warn_not_kept(self.reporter, &error);
         }

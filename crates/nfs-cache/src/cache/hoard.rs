@@ -39,12 +39,12 @@ pub(super) struct Hoard {
 struct Walk {
     /// Its first call: what later ones told is new enough.
     first: CallId,
-    directories: Vec<Place>,
+    directories: Vec<WalkedDirectory>,
 }
 
 /// A directory that is walked through.
 #[derive(Debug)]
-struct Place {
+struct WalkedDirectory {
     node: NodeId,
     path: Vec<u8>,
     is_listed: bool,
@@ -54,7 +54,7 @@ struct Place {
     has_asked: bool,
 }
 
-impl Place {
+impl WalkedDirectory {
     const fn new(node: NodeId, path: Vec<u8>) -> Self {
         Self { node, path, is_listed: false, after: None, has_asked: false }
     }
@@ -65,7 +65,7 @@ impl Walk {
     fn enter(&mut self, node: NodeId, path: Vec<u8>) {
         let is_new = self.directories.iter().all(|place| place.node != node);
         if is_new && path.len() <= LONGEST_PATH {
-            self.directories.push(Place::new(node, path));
+            self.directories.push(WalkedDirectory::new(node, path));
         }
     }
 
@@ -156,7 +156,8 @@ impl<S: Store> Cache<S> {
         let wanted = hoard.wanted.take()?;
         if hoard.walk.is_none() && hoard.next_walk.is_some_and(|at| at <= self.tree.now()) {
             hoard.is_full = false;
-            hoard.walk = Some(Walk { first, directories: vec![Place::new(NodeId::ROOT, Vec::new())] });
+            hoard.walk =
+                Some(Walk { first, directories: vec![WalkedDirectory::new(NodeId::ROOT, Vec::new())] });
         }
         let next = hoard.walk.take().and_then(|mut walk| {
             let next = self.next_step(&mut walk, &*wanted);

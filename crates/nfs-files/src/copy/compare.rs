@@ -6,7 +6,7 @@ use nfs_wireless_client::Time;
 
 use super::{
     Run,
-    destination::{Place, directory::Frame},
+    destination::{Location, directory::TargetDirectory},
     source::{Attributes, Node},
 };
 use crate::{error::Result, journal::nanoseconds};
@@ -114,20 +114,25 @@ fn is_nearest(source: SystemTime, there: &Attributes) -> bool {
 impl Run<'_> {
     /// As [`Run::age`], of a file that has the size of its source: a destination may hold no time that is nearer to the source's than the
     /// one that it has.
-    pub(super) async fn age_held(&self, node: &Node, frame: &Frame, there: &Attributes) -> Result<Age> {
-        let age = self.age(node, &frame.place, there).await?;
+    pub(super) async fn age_held(
+        &self,
+        node: &Node,
+        target_directory: &TargetDirectory,
+        there: &Attributes,
+    ) -> Result<Age> {
+        let age = self.age(node, &target_directory.place, there).await?;
         let modified = node.attributes.times.modified;
         if age == Age::Same || is_nearest(modified, there) {
             return Ok(Age::Same);
         }
         let is_near = apart(modified, there).unsigned_abs() < COARSEST.as_nanos();
-        if let Place::Local { directory, .. } = &frame.place
+        if let Location::Local { directory, .. } = &target_directory.place
             && is_near
             && step(there) == SECOND
             && !self.copy.dry_run
         {
             // It does not tell its steps: FAT through FUSE.
-            frame.touch(self.context).await;
+            target_directory.touch(self.context).await;
             let held = directory.held_time(modified);
             if held.is_ok_and(|held| nanoseconds(held) == nanoseconds(there.times.modified)) {
                 return Ok(Age::Same);
@@ -137,7 +142,7 @@ impl Run<'_> {
     }
 
     /// Compares the time of what is there with its source's.
-    pub(super) async fn age(&self, node: &Node, place: &Place, there: &Attributes) -> Result<Age> {
+    pub(super) async fn age(&self, node: &Node, place: &Location, there: &Attributes) -> Result<Age> {
         let modified = node.attributes.times.modified;
         Ok(match age(modified, there) {
             Some(age) => age,
@@ -146,7 +151,7 @@ impl Run<'_> {
     }
 
     /// Whether a source is newer than what is there.
-    pub(super) async fn is_newer(&self, node: &Node, place: &Place, there: &Attributes) -> Result<bool> {
+    pub(super) async fn is_newer(&self, node: &Node, place: &Location, there: &Attributes) -> Result<bool> {
         let modified = node.attributes.times.modified;
         Ok(match newer(modified, there) {
             Newer::Yes => true,

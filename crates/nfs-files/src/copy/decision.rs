@@ -5,7 +5,7 @@ use std::io;
 use super::{
     Overwrite, Run,
     compare::Age,
-    destination::{Place, Present, directory::Frame},
+    destination::{Location, Present, directory::TargetDirectory},
     filter,
     source::{Attributes, Kind, Node},
     sync::Compare,
@@ -164,27 +164,33 @@ impl Run<'_> {
     pub(super) async fn wants(
         &self,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         present: Option<&Present>,
     ) -> Result<Option<Change>> {
         let mut now = present.copied();
         for _ in 0..MOST_DECISIONS {
-            let Some(there) = &now else { return self.accepted(node, frame, name, Change::New) };
-            match self.wants_over(node, frame, name, there).await? {
-                Some(Some(change)) => return self.accepted(node, frame, name, change),
+            let Some(there) = &now else { return self.accepted(node, target_directory, name, Change::New) };
+            match self.wants_over(node, target_directory, name, there).await? {
+                Some(Some(change)) => return self.accepted(node, target_directory, name, change),
                 Some(None) => return Ok(None),
                 None => {}
             }
-            now = frame.place.look_up(self.context, name).await?;
+            now = target_directory.place.look_up(self.context, name).await?;
         }
-        let text = format!("{}: is changed or replaced all the time", frame.place.show(name));
+        let text = format!("{}: is changed or replaced all the time", target_directory.place.show(name));
         Err(Error::other(text))
     }
 
     /// Returns what is to be done, if the user has seen that it would be; what was not shown is reported.
-    fn accepted(&self, node: &Node, frame: &Frame, name: &[u8], change: Change) -> Result<Option<Change>> {
-        let path = filter::below(frame.relative(), name);
+    fn accepted(
+        &self,
+        node: &Node,
+        target_directory: &TargetDirectory,
+        name: &[u8],
+        change: Change,
+    ) -> Result<Option<Change>> {
+        let path = filter::below(target_directory.relative(), name);
         if self.copy.accepted.as_ref().is_none_or(|accepted| accepted.has(&path, node)) {
             return Ok(Some(change));
         }
@@ -197,7 +203,7 @@ impl Run<'_> {
     async fn wants_over(
         &self,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         present: &Present,
     ) -> Result<Option<Option<Change>>> {
@@ -208,21 +214,23 @@ impl Run<'_> {
         };
         let source = Side { kind: node.kind, attributes: &node.attributes };
         let there = Side { kind: present.kind, attributes: &present.attributes };
-        let is_same_file = frame.place.is_same(present, node, self.copy.inplace);
+        let is_same_file = target_directory.place.is_same(present, node, self.copy.inplace);
         let mut facts = Facts { is_same_file, ..Facts::default() };
         loop {
             match decide(rules, source, there, facts) {
                 Ok(Decision::Copy(change)) => return Ok(Some(Some(change))),
                 Ok(Decision::Unchanged { is_same_time })
-                    if self.is_of_others(node, frame, present, is_same_time) =>
+                    if self.is_of_others(node, target_directory, present, is_same_time) =>
                 {
                     return Ok(Some(Some(Change::Replaced)));
                 }
                 Ok(decision) => {
-                    let is_left = self.leave(decision, node, frame, name, present).await?;
+                    let is_left = self.leave(decision, node, target_directory, name, present).await?;
                     return Ok(is_left.then_some(None));
                 }
-                Err(question) => self.find_out(question, node, frame, name, present, &mut facts).await?,
+                Err(question) => {
+                    self.find_out(question, node, target_directory, name, present, &mut facts).await?
+                }
             }
         }
     }
@@ -231,7 +239,7 @@ impl Run<'_> {
         &self,
         question: Question,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         there: &Present,
         facts: &mut Facts,
@@ -239,32 +247,33 @@ impl Run<'_> {
         let [here, its] = [&node.attributes, &there.attributes];
         match question {
             Question::IsNewer => {
-                facts.is_newer = Some(self.is_newer(node, &frame.place, its).await?);
+                facts.is_newer = Some(self.is_newer(node, &target_directory.place, its).await?);
             }
             Question::Age => {
                 let are_alike = (node.kind, there.kind, here.size) == (Kind::File, Kind::File, its.size);
                 facts.age = Some(match are_alike {
-                    true => self.age_held(node, frame, its).await?,
-                    false => self.age(node, &frame.place, its).await?,
+                    true => self.age_held(node, target_directory, its).await?,
+                    false => self.age(node, &target_directory.place, its).await?,
                 });
             }
             Question::Content if node.kind == Kind::Symlink => {
                 let target = node.read_link().await?;
-                let other = frame.place.read_link(self.context, name).await?;
+                let other = target_directory.place.read_link(self.context, name).await?;
                 facts.is_same_content = Some(target == other);
             }
             Question::Content => {
                 // What may not be read is replaced, as by rsync(1).
-                let is_readable = match &frame.place {
-                    Place::Local { directory, .. } => {
+                let is_readable = match &target_directory.place {
+                    Location::Local { directory, .. } => {
                         let opened = directory.read(name).map_err(|error| error.kind());
                         !matches!(opened, Err(io::ErrorKind::PermissionDenied))
                     }
-                    Place::Remote(_) | Place::Planned(_) => true,
+                    Location::Remote(_) | Location::Planned(_) => true,
                 };
                 facts.is_same_content = Some(
                     is_readable && {
-                        let ranges = self.differences(node, None, None, (None, &frame.place, name)).await?;
+                        let ranges =
+                            self.differences(node, None, None, (None, &target_directory.place, name)).await?;
                         ranges.is_none_or(|ranges| ranges.is_empty())
                     },
                 );
@@ -278,11 +287,11 @@ impl Run<'_> {
         &self,
         decision: Decision,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         present: &Present,
     ) -> Result<bool> {
-        let target = frame.place.name(name);
+        let target = target_directory.place.name(name);
         let shown = &target.shown;
         let refusal = match decision {
             Decision::Copy(_) => return Ok(true),
@@ -298,7 +307,7 @@ impl Run<'_> {
                 return self.context.events.tell(&kept).map(|()| true);
             }
             Decision::Unchanged { is_same_time } => {
-                return match self.adjust(node, frame, name, present, is_same_time).await? {
+                return match self.adjust(node, target_directory, name, present, is_same_time).await? {
                     Adjusted::Yes => Ok(true),
                     Adjusted::NotKept | Adjusted::OwnerKept => self.unchanged(node, &target).map(|()| true),
                     Adjusted::Another => Ok(false),

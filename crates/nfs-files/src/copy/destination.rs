@@ -16,7 +16,7 @@ use nfs_wireless_client::{
 
 use rustix::fs::Stat;
 
-pub(super) use self::remote::RemotePlace;
+pub(super) use self::remote::RemoteLocation;
 use super::{
     file::Replaces,
     resume::state,
@@ -37,11 +37,11 @@ use crate::{
 
 /// A directory that files are copied into.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// On this machine.
     Local { directory: Directory, was_created: bool },
     /// On a server.
-    Remote(Box<RemotePlace>),
+    Remote(Box<RemoteLocation>),
     /// Would be created if this were not a dry run; its path, for people and for programs.
     Planned(Name),
 }
@@ -55,7 +55,7 @@ pub(super) struct Present {
     pub(super) handle: Option<FileHandle>,
 }
 
-impl Place {
+impl Location {
     /// A local directory that was there before.
     pub(super) fn local(directory: Directory) -> Self {
         Self::Local { directory, was_created: false }
@@ -63,7 +63,7 @@ impl Place {
 
     /// A server directory that was there before; names in it are looked up.
     pub(super) fn remote(found: Found) -> Self {
-        Self::Remote(Box::new(RemotePlace::from(found)))
+        Self::Remote(Box::new(RemoteLocation::from(found)))
     }
 
     /// A server directory that was there before, in which one name was looked up; with the temporary file of that name, if it was
@@ -74,7 +74,7 @@ impl Place {
         there: Option<&Found>,
         ahead: Option<Entry>,
     ) -> Self {
-        let mut place = RemotePlace::from(found);
+        let mut place = RemoteLocation::from(found);
         let there = there.map(|it| Present::remote(it.handle, &it.metadata));
         place.known.insert(name.to_vec(), there);
         place.ahead.set(ahead);
@@ -102,7 +102,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::present`], whatever was known of the name before.
+    /// As [`Location::present`], whatever was known of the name before.
     pub(super) async fn look_up(&self, context: Context<'_>, name: &[u8]) -> Result<Option<Present>> {
         match self {
             Self::Planned(_) => Ok(None),
@@ -114,8 +114,8 @@ impl Place {
         }
     }
 
-    /// As [`Place::look_up`], in a directory of a server that is not looked for again.
-    pub(super) async fn look_up_in(place: &RemotePlace, name: &[u8]) -> Result<Option<Present>> {
+    /// As [`Location::look_up`], in a directory of a server that is not looked for again.
+    pub(super) async fn look_up_in(place: &RemoteLocation, name: &[u8]) -> Result<Option<Present>> {
         match place.client.lookup(place.handle, name).await {
             Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
             Err(error) if is_missing(&error) => Ok(None),
@@ -162,7 +162,8 @@ impl Place {
             }
             (Self::Remote(place), Some(source)) => {
                 let named = (name, tags.own());
-                let make = async |at: &RemotePlace| at.marked_directory(context, named, mode, source).await;
+                let make =
+                    async |at: &RemoteLocation| at.marked_directory(context, named, mode, source).await;
                 Ok(Self::Remote(Box::new(place.with(context, make).await?)))
             }
             (Self::Local { directory, .. }, None) => match directory.create(name, mode) {
@@ -170,7 +171,7 @@ impl Place {
                 Err(error) => Err(local(&directory.join(name), &error)),
             },
             (Self::Remote(place), None) => {
-                let make = async |at: &RemotePlace| {
+                let make = async |at: &RemoteLocation| {
                     // Where this directory was forgotten, so was what is in it.
                     let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
                     at.directory(context, name, mode, present).await
@@ -219,7 +220,7 @@ impl Place {
                 directory.remove(MARKER).map_err(|error| local(&directory.join(MARKER), &error))
             }
             Self::Remote(place) => {
-                let remove = async |at: &RemotePlace| match at.client.remove(at.handle, MARKER).await {
+                let remove = async |at: &RemoteLocation| match at.client.remove(at.handle, MARKER).await {
                     Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
                     _ => Ok(()),
                 };
@@ -248,8 +249,9 @@ impl Place {
             Self::Remote(place) => {
                 let named = (link, tags.own());
                 let link = (target, kept);
-                let make =
-                    async |place: &RemotePlace| place.symlink(context.servers, named, link, replaces).await;
+                let make = async |place: &RemoteLocation| {
+                    place.symlink(context.servers, named, link, replaces).await
+                };
                 place.with(context, make).await
             }
         }
@@ -270,7 +272,7 @@ impl Place {
             }
             Self::Remote(remote) => {
                 let servers = context.servers;
-                let give = async |place: &RemotePlace| match was {
+                let give = async |place: &RemoteLocation| match was {
                     None => place.give(servers, place.handle, *source).await,
                     Some(was) if self.other_owner(servers, was, source).is_some() => {
                         place.give_away(servers, place.handle, *source).await
@@ -313,7 +315,7 @@ impl Place {
             Self::Remote(place) => {
                 let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
                 attributes.mode = Some(last.mode);
-                let set = async |place: &RemotePlace| match place
+                let set = async |place: &RemoteLocation| match place
                     .client
                     .set_attributes(place.handle, attributes)
                     .await
@@ -339,7 +341,7 @@ impl Place {
             Self::Planned(_) => Ok(Duration::ZERO),
             Self::Local { directory, .. } => Ok(directory.time_step()),
             Self::Remote(place) => {
-                let ask = async |place: &RemotePlace| {
+                let ask = async |place: &RemoteLocation| {
                     // A server that does not tell keeps times as finely as they look.
                     match place.client.fs_info(place.handle).await {
                         Err(error) if error.is_stale() || error.is_silence() => Err(error).at(&place.remote),
@@ -561,7 +563,7 @@ mod tests {
         ] {
             for is_there in [true, false] {
                 let found = find::find(context, &served::remote(&server, "/")).await.unwrap();
-                let place = Place::remote_around(found, b"new", None, None);
+                let place = Location::remote_around(found, b"new", None, None);
                 // The other one has renamed it by then.
                 let rule = |procedure| {
                     let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
@@ -611,7 +613,7 @@ mod tests {
         let connections = served::servers();
         let context = Context { servers: &connections, events: &served::Silent };
         let found = find::find(context, &served::remote(&server, "/")).await.unwrap();
-        let step = Place::remote(found).time_step(context).await.unwrap();
+        let step = Location::remote(found).time_step(context).await.unwrap();
         assert_eq!(step, Duration::from_nanos(1));
     }
 }

@@ -22,7 +22,7 @@ pub(super) use self::upload::Watched;
 use super::{
     Links, Options, Overwrite, Run,
     decision::MOST_DECISIONS,
-    destination::{Place, Present, RemotePlace, directory::Frame, is_refused},
+    destination::{Location, Present, RemoteLocation, directory::TargetDirectory, is_refused},
     file::verify::Digest,
     resume::{Receiving, SMALL_BYTES},
     source::{Attributes, Kind, Node, Origin, RemoteFile},
@@ -61,7 +61,7 @@ struct Target<'a> {
     name: &'a [u8],
     mode: u32,
     share: &'a Share,
-    frame: &'a Frame,
+    target_directory: &'a TargetDirectory,
     replaces: &'a Cell<Replaces>,
     /// What is written in place, once it was opened: its name may stand for another file by then.
     opened: &'a RefCell<Option<Part>>,
@@ -70,7 +70,7 @@ struct Target<'a> {
 /// A name on a server that a file is to get.
 #[derive(Clone, Copy)]
 struct Goal<'a> {
-    frame: &'a Frame,
+    target_directory: &'a TargetDirectory,
     name: &'a [u8],
     mode: u32,
     replaces: &'a Cell<Replaces>,
@@ -130,7 +130,7 @@ impl Version {
 #[derive(Clone, Copy)]
 pub(super) struct Item<'a> {
     pub(super) node: &'a Node,
-    pub(super) frame: &'a Frame,
+    pub(super) target_directory: &'a TargetDirectory,
     pub(super) name: &'a [u8],
     pub(super) share: &'a Share,
 }
@@ -191,9 +191,9 @@ impl Replaces {
 impl Run<'_> {
     /// Does for one file what is to be done: decide, copy, verify, record.
     pub(super) async fn file(&self, item: Item<'_>) -> Result<()> {
-        let Item { node, frame, name, share } = item;
-        let _turn = self.turn(frame, name).await?;
-        self.claim(frame, name, node)?;
+        let Item { node, target_directory, name, share } = item;
+        let _turn = self.turn(target_directory, name).await?;
+        self.claim(target_directory, name, node)?;
         match self.decide(item).await? {
             Todo::Leave => {
                 self.remove_complete_journal(item);
@@ -209,11 +209,11 @@ impl Run<'_> {
                 }
                 verified?;
                 share.leave_out(u64::MAX);
-                self.skip(node, &frame.place.name(name), Skip::Complete)
+                self.skip(node, &target_directory.place.name(name), Skip::Complete)
             }
             Todo::Copy(mode, change, was) => {
                 if !self.copy.dry_run {
-                    frame.touch(self.context).await;
+                    target_directory.touch(self.context).await;
                     let copied = self.copy(item, mode, was).await?;
                     if copied.is_left {
                         return Ok(());
@@ -221,30 +221,30 @@ impl Run<'_> {
                     self.verify_if_due(item, &copied).await?;
                     self.record(item, copied);
                 }
-                self.say_change(node, frame, name, change)
+                self.say_change(node, target_directory, name, change)
             }
         }
     }
 
-    pub(super) async fn decide(&self, Item { node, frame, name, .. }: Item<'_>) -> Result<Todo> {
-        let mut present = frame.place.present(self.context, name).await?;
+    pub(super) async fn decide(&self, Item { node, target_directory, name, .. }: Item<'_>) -> Result<Todo> {
+        let mut present = target_directory.place.present(self.context, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
-            && done.holds(&frame.place.key(name), node.attributes.identity(), &present.attributes)
+            && done.holds(&target_directory.place.key(name), node.attributes.identity(), &present.attributes)
         {
             return Ok(Todo::Complete);
         }
-        let Some(mut change) = self.wants(node, frame, name, present.as_ref()).await? else {
+        let Some(mut change) = self.wants(node, target_directory, name, present.as_ref()).await? else {
             return Ok(Todo::Leave);
         };
         // The copy gets the mode of what it replaces, which may be another since the directory was listed.
-        if let Place::Remote(place) = &frame.place
+        if let Location::Remote(place) = &target_directory.place
             && place.is_listed()
             && !self.copy.preserve
             && !self.copy.dry_run
             && present.is_some_and(|present| present.kind == Kind::File)
         {
-            present = frame.place.look_up(self.context, name).await?;
-            match self.wants(node, frame, name, present.as_ref()).await? {
+            present = target_directory.place.look_up(self.context, name).await?;
+            match self.wants(node, target_directory, name, present.as_ref()).await? {
                 Some(now) => change = now,
                 None => return Ok(Todo::Leave),
             }
@@ -254,39 +254,43 @@ impl Run<'_> {
     }
 
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> Result<Copied> {
-        let Item { node, frame, name, share } = item;
+        let Item { node, target_directory, name, share } = item;
         // What is written in place is this run's from then on, however often it is begun again.
-        let is_in_new = matches!(frame.place, Place::Remote(_)) && was.is_none() && frame.place.was_created();
+        let is_in_new = matches!(target_directory.place, Location::Remote(_))
+            && was.is_none()
+            && target_directory.place.was_created();
         let replaces = &Cell::new(match self.copy.overwrite {
             // Nobody else has had a reason to put it there: on a long path a look would take a fifth of the time.
             Overwrite::Always if is_in_new => Replaces::Anything { was_there: false },
             _ => self.replaces(was),
         });
         let (opened, opened_there) = (&RefCell::new(None), &Cell::new(None));
-        let goal = Goal { opened: opened_there, frame, name, mode, replaces };
-        let held = match &frame.place {
-            Place::Remote(place) if self.copy.inplace => {
+        let goal = Goal { opened: opened_there, target_directory, name, mode, replaces };
+        let held = match &target_directory.place {
+            Location::Remote(place) if self.copy.inplace => {
                 self.hold(node, place, name)?.map(|held| (held, place))
             }
-            Place::Remote(_) | Place::Local { .. } | Place::Planned(_) => None,
+            Location::Remote(_) | Location::Local { .. } | Location::Planned(_) => None,
         };
-        let copied = match (&node.origin, &frame.place) {
-            (_, Place::Planned(_)) => Ok(Copied::default()),
-            (Origin::Remote(source), Place::Local { directory, .. }) => {
-                let target = Target { directory, name, mode, share, frame, replaces, opened };
+        let copied = match (&node.origin, &target_directory.place) {
+            (_, Location::Planned(_)) => Ok(Copied::default()),
+            (Origin::Remote(source), Location::Local { directory, .. }) => {
+                let target = Target { directory, name, mode, share, target_directory, replaces, opened };
                 let known = (source.clone(), node.attributes);
                 let find = async || self.find_again(source).await;
                 let copy =
                     async |(source, attributes): &_| self.download(node, *attributes, source, target).await;
                 self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await
             }
-            (Origin::Local(path), Place::Remote(place)) if node.kind == Kind::File => {
+            (Origin::Local(path), Location::Remote(place)) if node.kind == Kind::File => {
                 let find = async || place.find_again(self.context).await;
                 let copy = async |place: &_| self.upload(node, path, place, goal, share).await;
                 self.while_stale(share, &**place, |place| &place.client, find, copy).await
             }
-            (_, Place::Remote(place)) => self.relay(node, place, goal, &frame.place.show(name)).await,
-            (Origin::Local(_) | Origin::Standard, Place::Local { .. }) => {
+            (_, Location::Remote(place)) => {
+                self.relay(node, place, goal, &target_directory.place.show(name)).await
+            }
+            (Origin::Local(_) | Origin::Standard, Location::Local { .. }) => {
                 Err(Error::usage(format!("{node}: neither side is on a server")))
             }
         };
@@ -313,12 +317,12 @@ impl Run<'_> {
     async fn decide_again(
         &self,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         replaces: &Cell<Replaces>,
     ) -> Result<bool> {
-        let there = frame.place.look_up(self.context, name).await?;
-        let is_replaced = self.wants(node, frame, name, there.as_ref()).await?.is_some();
+        let there = target_directory.place.look_up(self.context, name).await?;
+        let is_replaced = self.wants(node, target_directory, name, there.as_ref()).await?.is_some();
         if is_replaced {
             replaces.set(self.replaces(there.as_ref().map(Version::from)));
         }
@@ -333,35 +337,35 @@ impl Run<'_> {
     async fn begin_in_place(
         &self,
         node: &Node,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         goal: Goal<'_>,
     ) -> Result<Option<Opened>> {
-        let Goal { frame, name, mode, replaces, opened } = goal;
+        let Goal { target_directory, name, mode, replaces, opened } = goal;
         if let Some(before) = opened.get() {
             let now = self.check_in_place(place, name, &before).await?;
             opened.set(Some(now));
             return Ok(Some(now));
         }
-        let shown = frame.place.show(name);
+        let shown = target_directory.place.show(name);
         let claim = |file| self.written.claim(Which::Remote(file), &shown).map(drop);
         for _ in 0..MOST_DECISIONS {
             if let Some(begun) = place.begin_in_place(name, mode, replaces, &claim).await? {
                 opened.set(Some(begun));
                 return Ok(Some(begun));
             }
-            if !self.decide_again(node, frame, name, replaces).await? {
+            if !self.decide_again(node, target_directory, name, replaces).await? {
                 return Ok(None);
             }
         }
-        Err(changes_all_the_time(frame.place.show(name)))
+        Err(changes_all_the_time(target_directory.place.show(name)))
     }
 
     /// Looks whether a name still stands for the file that is written in place; returns that under the handle that it has now.
     ///
     /// # Errors
     /// It does not.
-    async fn check_in_place(&self, place: &RemotePlace, name: &[u8], opened: &Opened) -> Result<Opened> {
-        match Place::look_up_in(place, name).await? {
+    async fn check_in_place(&self, place: &RemoteLocation, name: &[u8], opened: &Opened) -> Result<Opened> {
+        match Location::look_up_in(place, name).await? {
             Some(Present { handle: Some(handle), attributes, .. }) if attributes.file == opened.file => {
                 Ok(Opened { handle, ..*opened })
             }
@@ -374,7 +378,7 @@ impl Run<'_> {
 
     /// Ends what was written in place: without -p, what was there keeps its mode, which somebody may have changed since, and what was made is
     /// given its last one.
-    async fn end_in_place(&self, place: &RemotePlace, goal: Goal<'_>, opened: &Opened) -> Result<()> {
+    async fn end_in_place(&self, place: &RemoteLocation, goal: Goal<'_>, opened: &Opened) -> Result<()> {
         let Goal { name, mode, .. } = goal;
         if let Some(made) = opened.made_mode.filter(|made| !self.copy.preserve && *made != mode) {
             let now = place.client.metadata(opened.handle).await.at(place.remote.join(name))?.mode;
@@ -394,13 +398,13 @@ impl Run<'_> {
     async fn give_name_there(
         &self,
         node: &Node,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         goal: Goal<'_>,
         (made, own, temporary): (FileHandle, Option<Attributes>, &[u8]),
         keeps: bool,
         mut there: Option<Option<Present>>,
     ) -> Result<bool> {
-        let Goal { frame, name, mode, replaces, .. } = goal;
+        let Goal { target_directory, name, mode, replaces, .. } = goal;
         let named = async {
             for _ in 0..MOST_DECISIONS {
                 if keeps && self.narrows(replaces.get()) {
@@ -414,7 +418,7 @@ impl Run<'_> {
                     && there.is_none()
                     && !matches!(replaces.get(), Replaces::Anything { .. })
                 {
-                    there = Some(Place::look_up_in(place, name).await?);
+                    there = Some(Location::look_up_in(place, name).await?);
                 }
                 let is_named = match there.take() {
                     Some(there) => {
@@ -425,11 +429,11 @@ impl Run<'_> {
                 if is_named {
                     return Ok(true);
                 }
-                if !self.decide_again(node, frame, name, replaces).await? {
+                if !self.decide_again(node, target_directory, name, replaces).await? {
                     return Ok(false);
                 }
             }
-            Err(changes_all_the_time(frame.place.show(name)))
+            Err(changes_all_the_time(target_directory.place.show(name)))
         };
         let named: Result<bool> = named.await;
         // What may still get its name is resumed.
@@ -441,19 +445,23 @@ impl Run<'_> {
     }
 
     /// Compares a copy with its source, if that is due.
-    async fn verify_if_due(&self, Item { node, frame, name, .. }: Item<'_>, copied: &Copied) -> Result<()> {
-        if self.is_to_be_verified(node, Some(&frame.place)) {
-            let copy = (copied.file.as_deref(), &frame.place, name);
+    async fn verify_if_due(
+        &self,
+        Item { node, target_directory, name, .. }: Item<'_>,
+        copied: &Copied,
+    ) -> Result<()> {
+        if self.is_to_be_verified(node, Some(&target_directory.place)) {
+            let copy = (copied.file.as_deref(), &target_directory.place, name);
             self.verify(node, copied.was.as_ref(), copied.length, copy).await?;
         }
         Ok(())
     }
 
     /// Removes the journal that a run has left which was killed right after it gave a copy its name.
-    fn remove_complete_journal(&self, Item { node, frame, name, .. }: Item<'_>) {
-        if let Place::Local { directory, .. } = &frame.place
+    fn remove_complete_journal(&self, Item { node, target_directory, name, .. }: Item<'_>) {
+        if let Location::Local { directory, .. } = &target_directory.place
             && node.attributes.size > SMALL_BYTES
-            && frame.may_have_journals()
+            && target_directory.may_have_journals()
             && !self.copy.dry_run
             && matches!(directory.stat(&journal(name)), Ok(Some(_)))
             && let Some(key) = self.key()
@@ -464,16 +472,16 @@ impl Run<'_> {
     }
 
     /// Lets the next run, if this one is interrupted, leave out a complete file.
-    fn record(&self, Item { node, frame, name, .. }: Item<'_>, copied: Copied) {
+    fn record(&self, Item { node, target_directory, name, .. }: Item<'_>, copied: Copied) {
         if let (Some(done), Some(attributes)) = (&self.done, copied.attributes) {
-            done.add(&frame.place.key(name), node.attributes.identity(), &attributes);
+            done.add(&target_directory.place.key(name), node.attributes.identity(), &attributes);
         }
     }
 
     /// Lets the next run copy a file again.
-    fn forget(&self, Item { frame, name, .. }: Item<'_>) {
+    fn forget(&self, Item { target_directory, name, .. }: Item<'_>) {
         if let Some(done) = &self.done {
-            done.forget(&frame.place.key(name));
+            done.forget(&target_directory.place.key(name));
         }
     }
 
@@ -507,12 +515,12 @@ impl Run<'_> {
     /// Gives a complete file on a server, `made` with these attributes, its permissions, or those of what has the name now if they are narrower.
     async fn narrow(
         &self,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         name: &[u8],
         (made, own): (FileHandle, &Attributes),
         mode: u32,
     ) -> Result<()> {
-        let there = Place::look_up_in(place, name).await?;
+        let there = Location::look_up_in(place, name).await?;
         let replaced = there.filter(|there| there.kind == Kind::File).map(|there| there.attributes);
         let mode = replaced.map_or(mode, |replaced| narrowed(mode, own.gid, &replaced));
         if mode == own.mode & 0o777 {

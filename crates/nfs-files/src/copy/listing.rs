@@ -4,7 +4,7 @@ use std::{collections::HashSet, rc::Rc};
 
 use super::{
     Links, Run, Work,
-    destination::directory::Frame,
+    destination::directory::TargetDirectory,
     filter::{self, GITIGNORE, MAX_GITIGNORE_BYTES},
     source::{Kind, Node, Rest, Shown},
 };
@@ -18,7 +18,7 @@ use crate::{
 /// A source directory, or a part of it, that was listed.
 struct Listed<'a> {
     directory: &'a Node,
-    frame: &'a Rc<Frame>,
+    target_directory: &'a Rc<TargetDirectory>,
     /// Names that copies of files in it need.
     reserved: HashSet<Vec<u8>>,
     /// Whether there are others parts, which may have the file that a name belongs to.
@@ -32,7 +32,7 @@ impl Run<'_> {
     pub(super) async fn children(
         &self,
         directory: Node,
-        frame: &Rc<Frame>,
+        target_directory: &Rc<TargetDirectory>,
         mut rest: Option<Rest>,
     ) -> Result<Vec<Work>> {
         let was_begun = rest.is_some();
@@ -40,19 +40,21 @@ impl Run<'_> {
         let filter = &self.copy.filter;
         let children = directory.children(self.context, &mut rest, &mut shown).await?;
         if let Some(now) = shown.now.filter(|_| !was_begun) {
-            frame.follow_source(self.context, self.copy.preserve, &directory.attributes, now).await;
+            target_directory
+                .follow_source(self.context, self.copy.preserve, &directory.attributes, now)
+                .await;
         }
         filter.note_source();
-        let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !frame.is_again());
+        let deletes = self.sync.as_ref().filter(|sync| sync.options.delete && !target_directory.is_again());
         if let Some(sync) = deletes {
             sync.has_vanished.set(sync.has_vanished.get() || shown.has_vanished);
-            children.iter().for_each(|(name, _)| frame.add_name(name));
+            children.iter().for_each(|(name, _)| target_directory.add_name(name));
             if !was_begun {
                 sync.listed.borrow_mut().push(directory.clone());
             }
         }
         if !was_begun {
-            self.read_ignores(&directory, frame, &children, rest.is_some()).await?;
+            self.read_ignores(&directory, target_directory, &children, rest.is_some()).await?;
         }
         // The file that a name belongs to may be in another part.
         let is_part = was_begun || rest.is_some();
@@ -60,28 +62,29 @@ impl Run<'_> {
         if !is_part && children.iter().any(|(name, _)| is_ours(name)) {
             reserved.extend(children.iter().flat_map(|(name, _)| used_by(name)));
         }
-        let listed = Listed { directory: &directory, frame, reserved, is_part, deletes: deletes.is_some() };
+        let listed =
+            Listed { directory: &directory, target_directory, reserved, is_part, deletes: deletes.is_some() };
         let mut works = Vec::with_capacity(children.len());
         for (name, node) in children {
             let Some(node) = self.taken(node, &name, &listed).await? else { continue };
             if deletes.is_some() && !matches!(node.kind, Kind::Special(_)) {
-                frame.add_taken(&name);
+                target_directory.add_taken(&name);
             }
-            let frame = Rc::clone(frame);
-            works.push(Work { node, frame, name: Some(name), is_named: false, rest: None });
+            let target_directory = Rc::clone(target_directory);
+            works.push(Work { node, target_directory, name: Some(name), is_named: false, rest: None });
         }
         if rest.is_some() {
-            let frame = Rc::clone(frame);
-            works.push(Work { node: directory, frame, name: None, is_named: false, rest });
+            let target_directory = Rc::clone(target_directory);
+            works.push(Work { node: directory, target_directory, name: None, is_named: false, rest });
         } else if let Some(sync) = deletes {
-            self.find_surplus(sync, frame).await?;
+            self.find_surplus(sync, target_directory).await?;
         }
         Ok(works)
     }
 
     /// Decides whether something in a source directory is copied; returns what, which is what a link stands for where that is followed.
     async fn taken(&self, mut node: Node, name: &[u8], listed: &Listed<'_>) -> Result<Option<Node>> {
-        let Listed { directory, frame, .. } = *listed;
+        let Listed { directory, target_directory, .. } = *listed;
         if name == MARKER {
             if listed.deletes {
                 self.context.events.fail(Error::other(says_incomplete(&node.name())))?;
@@ -91,13 +94,13 @@ impl Run<'_> {
             return Ok(None);
         }
         let filter = &self.copy.filter;
-        let path = filter::below(frame.relative(), name);
+        let path = filter::below(target_directory.relative(), name);
         // What is listed may be behind a link, as it may be in any path; outside SRC only where all links are followed.
         if node.kind == Kind::Symlink
             && filter.lists_below(&path)
-            && filter.takes(&path, true, frame.ignores().as_deref())
+            && filter.takes(&path, true, target_directory.ignores().as_deref())
         {
-            node = match self.followed_to_listed(node, frame, &path).await {
+            node = match self.followed_to_listed(node, target_directory, &path).await {
                 Ok(node) => node,
                 Err(error) => {
                     self.context.events.fail(error)?;
@@ -106,19 +109,19 @@ impl Run<'_> {
                 }
             };
         }
-        if !filter.takes(&path, node.kind == Kind::Directory, frame.ignores().as_deref()) {
+        if !filter.takes(&path, node.kind == Kind::Directory, target_directory.ignores().as_deref()) {
             return Ok(None);
         }
         let is_followed = node.kind == Kind::Symlink && self.copy.links == Links::All;
         if !is_followed && !self.is_of_shard(&node, &path) {
-            frame.given().add_of_others(name);
+            target_directory.given().add_of_others(name);
             return Ok(None);
         }
         if self.is_reserved(&node, name, listed).await? {
             return Ok(None);
         }
         if is_followed {
-            node = match self.followed(node, frame).await {
+            node = match self.followed(node, target_directory).await {
                 Ok(node) => node,
                 Err(error) => return self.context.events.fail(error).map(|()| None),
             };
@@ -131,7 +134,7 @@ impl Run<'_> {
             return Ok(None);
         }
         if !self.is_of_shard(&node, &path) {
-            frame.given().add_of_others(name);
+            target_directory.given().add_of_others(name);
             return Ok(None);
         }
         Ok(Some(node))
@@ -155,7 +158,7 @@ impl Run<'_> {
             self.context.events.fail(Error::other(text))?;
         } else {
             self.warn(Warning::Left(&node.name()));
-            self.skip(node, &listed.frame.place.name(name), Skip::Partial)?;
+            self.skip(node, &listed.target_directory.place.name(name), Skip::Partial)?;
         }
         Ok(true)
     }
@@ -164,13 +167,13 @@ impl Run<'_> {
     async fn read_ignores(
         &self,
         directory: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         children: &[(Vec<u8>, Node)],
         is_part: bool,
     ) -> Result<()> {
         let filter = &self.copy.filter;
-        if frame.relative().is_empty() {
-            frame.set_ignores(filter.ignores());
+        if target_directory.relative().is_empty() {
+            target_directory.set_ignores(filter.ignores());
         }
         if !filter.reads_gitignore() {
             return Ok(());
@@ -189,9 +192,9 @@ impl Run<'_> {
         let Some(file) = file.filter(|file| file.kind == Kind::File) else { return Ok(()) };
         let text = file.read_start(MAX_GITIGNORE_BYTES + 1).await?;
         let ignores = filter
-            .read_gitignore(frame.relative().to_vec(), &text, frame.ignores())
+            .read_gitignore(target_directory.relative().to_vec(), &text, target_directory.ignores())
             .map_err(|error| Error::other(format!("{file}: {error}")))?;
-        frame.set_ignores(Some(Rc::new(ignores)));
+        target_directory.set_ignores(Some(Rc::new(ignores)));
         Ok(())
     }
 
@@ -211,19 +214,26 @@ impl Run<'_> {
             sync.blocked.borrow_mut().push(work);
             return Ok(None);
         }
-        let Work { node, frame, name: Some(name), is_named, rest } = work else { return Ok(Some(work)) };
-        let node = sync.hard_links.defer(node, &frame, &name);
-        Ok(node.map(|node| Work { node, frame, name: Some(name), is_named, rest }))
+        let Work { node, target_directory, name: Some(name), is_named, rest } = work else {
+            return Ok(Some(work));
+        };
+        let node = sync.hard_links.defer(node, &target_directory, &name);
+        Ok(node.map(|node| Work { node, target_directory, name: Some(name), is_named, rest }))
     }
 
     /// Returns what a link stands for that has this path below SRC, and leads to what is listed.
-    async fn followed_to_listed(&self, node: Node, frame: &Frame, path: &[u8]) -> Result<Node> {
+    async fn followed_to_listed(
+        &self,
+        node: Node,
+        target_directory: &TargetDirectory,
+        path: &[u8],
+    ) -> Result<Node> {
         if self.copy.links == Links::All {
-            return self.followed(node, frame).await;
+            return self.followed(node, target_directory).await;
         }
         let (shown, levels) = (node.to_string(), components(path).len());
         match node.followed_within(levels, self.context).await? {
-            Some(node) => without_circle(node, frame),
+            Some(node) => without_circle(node, target_directory),
             None => {
                 let text = format!("{shown}: not followed, it leads out of SRC (-L follows it)");
                 Err(Error::other(text))
@@ -232,14 +242,14 @@ impl Run<'_> {
     }
 
     /// Returns what a link in a directory stands for.
-    async fn followed(&self, node: Node, frame: &Frame) -> Result<Node> {
-        without_circle(node.followed(self.context).await?, frame)
+    async fn followed(&self, node: Node, target_directory: &TargetDirectory) -> Result<Node> {
+        without_circle(node.followed(self.context).await?, target_directory)
     }
 }
 
 /// Refuses a directory that a link leads to if the link is in it.
-fn without_circle(node: Node, frame: &Frame) -> Result<Node> {
-    if node.kind == Kind::Directory && frame.is_copied_from(node.attributes.file) {
+fn without_circle(node: Node, target_directory: &TargetDirectory) -> Result<Node> {
+    if node.kind == Kind::Directory && target_directory.is_copied_from(node.attributes.file) {
         let text = format!("{node}: skipped: it leads to a directory above itself");
         return Err(Error::other(text));
     }

@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use super::{
     Links, Options, Work,
     destination::{
-        Place,
-        directory::Frame,
+        Location,
+        directory::TargetDirectory,
         early_create::{Ahead, Making},
         marker::{self, Mark},
     },
@@ -66,9 +66,9 @@ pub(super) enum Output {
 enum Destination {
     Output(Output),
     /// Into a directory, under their own names, while what was made ahead for nothing is removed.
-    Inside(Place, Option<JoinHandle<()>>),
+    Inside(Location, Option<JoinHandle<()>>),
     /// To this name in a directory.
-    Named(Place, Vec<u8>),
+    Named(Location, Vec<u8>),
 }
 
 /// Whether the source becomes an existing directory, and does not go into it.
@@ -209,13 +209,13 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
         Destination::Named(place, name) => {
             let node = sources.remove(0).node;
             let key = state::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
-            let frame = match copy.shard {
-                None => Frame::above_target(place),
+            let target_directory = match copy.shard {
+                None => TargetDirectory::above_target(place),
                 // No shard knows when the others are complete.
-                Some(_) => Frame::top(place),
+                Some(_) => TargetDirectory::top(place),
             };
-            let (frame, name) = (Rc::new(frame), Some(name));
-            let works = vec![Work { node, frame, name, is_named: true, rest: None }];
+            let (target_directory, name) = (Rc::new(target_directory), Some(name));
+            let works = vec![Work { node, target_directory, name, is_named: true, rest: None }];
             Ok(Plan::Files { key, works, clean_up: None })
         }
     }
@@ -327,9 +327,10 @@ async fn find_sources(copy: &Options, context: Context<'_>, target: &Target) -> 
     }
 }
 
-fn inside(context: Context<'_>, sources: Vec<Source>, place: Place) -> Result<Vec<Work>> {
+fn inside(context: Context<'_>, sources: Vec<Source>, place: Location) -> Result<Vec<Work>> {
     let is_merged = sources.len() > 1 && sources.iter().any(|source| source.name.is_none());
-    let frame = Rc::new(if is_merged { Frame::merged(place) } else { Frame::top(place) });
+    let target_directory =
+        Rc::new(if is_merged { TargetDirectory::merged(place) } else { TargetDirectory::top(place) });
     let mut names = HashSet::new();
     let mut works = Vec::new();
     for Source { node, name } in sources {
@@ -343,7 +344,13 @@ fn inside(context: Context<'_>, sources: Vec<Source>, place: Place) -> Result<Ve
             context.events.fail(Error::other(text))?;
             continue;
         }
-        works.push(Work { node, frame: Rc::clone(&frame), name, is_named: true, rest: None });
+        works.push(Work {
+            node,
+            target_directory: Rc::clone(&target_directory),
+            name,
+            is_named: true,
+            rest: None,
+        });
     }
     Ok(works)
 }
@@ -369,7 +376,7 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     let path = match found {
         Ok(metadata) if metadata.is_dir() && !is_whole => {
             let directory = Directory::open(path).map_err(|error| local(path, &error))?;
-            return Ok(Destination::Inside(Place::local(directory), None));
+            return Ok(Destination::Inside(Location::local(directory), None));
         }
         // By its own name, which `.` has not.
         Ok(metadata) if metadata.is_dir() && !(is_itself && whole == Whole::Always) => {
@@ -393,7 +400,7 @@ fn find_local_destination(path: &Path, whole: Whole<'_>, through_links: bool) ->
     };
     let parent = path.parent().unwrap_or_else(|| Path::new(""));
     match Directory::open(parent) {
-        Ok(directory) => Ok(Destination::Named(Place::local(directory), name.as_bytes().to_vec())),
+        Ok(directory) => Ok(Destination::Named(Location::local(directory), name.as_bytes().to_vec())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let text = format!("{}: the directory {} does not exist", show(&path), show(parent));
             Err(Error::new(ErrorKind::LocalIo, text))
@@ -427,7 +434,7 @@ async fn find_remote_destination(
     });
     match found.await {
         Ok(Around::Directory(found)) => {
-            Ok(Destination::Inside(Place::remote(found), making.map(Making::discard)))
+            Ok(Destination::Inside(Location::remote(found), making.map(Making::discard)))
         }
         Ok(Around::Name { directory, name, there }) => {
             let mut ahead = None;
@@ -441,7 +448,7 @@ async fn find_remote_destination(
                 Some(making) => drop(making.discard().await),
                 None => {}
             }
-            let place = Place::remote_around(directory, &name, there.as_deref(), ahead);
+            let place = Location::remote_around(directory, &name, there.as_deref(), ahead);
             Ok(Destination::Named(place, name))
         }
         Err(error) => {

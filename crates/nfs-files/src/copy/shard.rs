@@ -7,7 +7,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use super::{
     Run, Work,
-    destination::directory::{Frame, Last},
+    destination::directory::{Last, TargetDirectory},
     source::{Kind, Node},
 };
 use crate::error::Result;
@@ -116,7 +116,11 @@ impl Run<'_> {
 
     /// Does something in a directory, and does it again where another shard has given that its own mode meanwhile, which does not let its
     /// owner change what is in it.
-    pub(super) async fn in_open<T>(&self, frame: &Frame, act: impl AsyncFn() -> Result<T>) -> Result<T> {
+    pub(super) async fn in_open<T>(
+        &self,
+        target_directory: &TargetDirectory,
+        act: impl AsyncFn() -> Result<T>,
+    ) -> Result<T> {
         let mut openings = 0;
         loop {
             // It is large.
@@ -125,7 +129,7 @@ impl Run<'_> {
                     if self.copy.shard.is_some()
                         && openings < MOST_OPENINGS
                         && error.is_denied()
-                        && frame.widen_again(self.context).await =>
+                        && target_directory.widen_again(self.context).await =>
                 {
                     openings += 1;
                 }

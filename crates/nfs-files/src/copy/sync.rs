@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Overwrite, Run, Work,
-    destination::{Place, Present, directory::Frame},
+    destination::{Location, Present, directory::TargetDirectory},
     file::SET_ID_IS_LEFT_OUT,
     filter::below,
     source::{Attributes, Kind, Node, SET_ID},
@@ -120,23 +120,31 @@ impl Run<'_> {
     pub(super) async fn adjust(
         &self,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         present: &Present,
         is_same_time: bool,
     ) -> Result<Adjusted> {
-        let owner = self.other_owner(node, frame, present);
-        match self.adjust_to(owner, node, frame, name, present, is_same_time).await? {
-            Adjusted::OwnerKept => self.adjust_to(None, node, frame, name, present, is_same_time).await,
+        let owner = self.other_owner(node, target_directory, present);
+        match self.adjust_to(owner, node, target_directory, name, present, is_same_time).await? {
+            Adjusted::OwnerKept => {
+                self.adjust_to(None, node, target_directory, name, present, is_same_time).await
+            }
             adjusted => Ok(adjusted),
         }
     }
 
     /// Returns to whom a file is to be given, if that could work and no other file has it as one of its names; on a server only trying tells.
-    fn other_owner(&self, node: &Node, frame: &Frame, present: &Present) -> Option<(u32, u32)> {
-        let owner = frame.place.other_owner(self.context.servers, &present.attributes, &node.attributes);
+    fn other_owner(
+        &self,
+        node: &Node,
+        target_directory: &TargetDirectory,
+        present: &Present,
+    ) -> Option<(u32, u32)> {
+        let owner =
+            target_directory.place.other_owner(self.context.servers, &present.attributes, &node.attributes);
         let may_be_of_others = present.attributes.links > 1 && !self.copy.inplace;
-        let is_told = !self.copy.dry_run || matches!(frame.place, Place::Local { .. });
+        let is_told = !self.copy.dry_run || matches!(target_directory.place, Location::Local { .. });
         owner.filter(|_| is_told && !may_be_of_others)
     }
 
@@ -144,7 +152,7 @@ impl Run<'_> {
         &self,
         owner: Option<(u32, u32)>,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         name: &[u8],
         present: &Present,
         is_same_time: bool,
@@ -162,7 +170,8 @@ impl Run<'_> {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
             }
             let times = (!is_same_time).then_some(node.attributes.times);
-            let set = frame.place.set_file(self.context, name, present, owner, last, times).await?;
+            let set =
+                target_directory.place.set_file(self.context, name, present, owner, last, times).await?;
             if set == Adjusted::NotKept && mode & SET_ID == 0 {
                 self.say_not_kept("a file there belongs to somebody else");
             }
@@ -170,7 +179,7 @@ impl Run<'_> {
                 return Ok(set);
             }
         }
-        self.say_change(node, frame, name, Change::Attributes).map(|()| Adjusted::Yes)
+        self.say_change(node, target_directory, name, Change::Attributes).map(|()| Adjusted::Yes)
     }
 
     /// Whether a file with the right contents has further names, which may be those of other files of the source: they would get owner, mode
@@ -178,14 +187,14 @@ impl Run<'_> {
     pub(super) fn is_of_others(
         &self,
         node: &Node,
-        frame: &Frame,
+        target_directory: &TargetDirectory,
         present: &Present,
         is_same_time: bool,
     ) -> bool {
         let [source, there] = [&node.attributes, &present.attributes];
         // Few servers let anybody give files away: it would be replaced again and again.
-        let has_other_owner = matches!(frame.place, Place::Local { .. })
-            && frame.place.other_owner(self.context.servers, there, source).is_some();
+        let has_other_owner = matches!(target_directory.place, Location::Local { .. })
+            && target_directory.place.other_owner(self.context.servers, there, source).is_some();
         let is_as_it_is =
             is_same_time && there.mode & 0o7777 == last_mode(source, there).0 && !has_other_owner;
         node.kind == Kind::File && there.links > 1 && !is_as_it_is && !self.copy.inplace
@@ -202,19 +211,19 @@ impl Run<'_> {
             return Ok(None);
         };
         let deletes = sync.options.delete && self.copy.overwrite != Overwrite::Never;
-        if !deletes || work.frame.is_again() || matches!(work.node.kind, Kind::Special(_)) {
+        if !deletes || work.target_directory.is_again() || matches!(work.node.kind, Kind::Special(_)) {
             return Ok(None);
         }
-        let present = work.frame.place.present(self.context, name).await?;
+        let present = work.target_directory.place.present(self.context, name).await?;
         let is_of_another_kind = |present: &Present| match (work.node.kind, present.kind) {
             (Kind::Directory, there) => there != Kind::Directory,
             (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
         };
         // What filters exclude stays, and the copy fails.
         let is_excluded = |present: &Present| {
-            let path = below(work.frame.relative(), name);
+            let path = below(work.target_directory.relative(), name);
             let is_directory = present.kind == Kind::Directory;
-            !self.copy.filter.takes(&path, is_directory, work.frame.ignores().as_deref())
+            !self.copy.filter.takes(&path, is_directory, work.target_directory.ignores().as_deref())
         };
         Ok(present.filter(|present| is_of_another_kind(present) && !is_excluded(present)))
     }
@@ -228,22 +237,25 @@ impl Run<'_> {
         self.make_hard_links(sync, !blocked.is_empty()).await?;
         let mut works = Vec::with_capacity(blocked.len());
         for work in blocked {
-            let Work { node, frame, name, is_named, rest } = work;
+            let Work { node, target_directory, name, is_named, rest } = work;
             // What this run has copied under another name is in the way of nothing.
             if let Some(name) = &name
-                && let Err(error) = self.turn(&frame, name).await.map(drop)
+                && let Err(error) = self.turn(&target_directory, name).await.map(drop)
             {
                 self.go_on(Err::<(), _>(error))?;
             }
-            let again = Rc::new(Frame::again(&frame, frame.place.again(self.copy.dry_run)?));
-            works.push(Work { node, frame: again, name, is_named, rest });
-            self.release(frame).await?;
+            let again = Rc::new(TargetDirectory::again(
+                &target_directory,
+                target_directory.place.again(self.copy.dry_run)?,
+            ));
+            works.push(Work { node, target_directory: again, name, is_named, rest });
+            self.release(target_directory).await?;
         }
         let mut groups = sync.surplus.take();
         groups.retain(|group| !group.entries.is_empty());
         let mut ended = self.delete_and_copy(sync, &groups, works).await;
         for group in groups {
-            ended = ended.and(self.release(group.frame).await);
+            ended = ended.and(self.release(group.target_directory).await);
         }
         ended
     }
@@ -260,7 +272,7 @@ impl Run<'_> {
             Box::pin(self.work_off(works)).await?;
         } else {
             for work in works {
-                self.release(work.frame).await?;
+                self.release(work.target_directory).await?;
             }
         }
         self.make_hard_links(sync, false).await?;

@@ -111,13 +111,13 @@ impl Holes {
 }
 
 /// Bytes of a file that are all zero, or belong to blocks that are not.
-struct Run {
+struct Extent {
     range: Range,
     is_zero: bool,
 }
 
 /// Divides bytes that begin at `offset` into runs of zeros and of others, at the blocks of the file.
-fn runs(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Run> + '_ {
+fn runs(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Extent> + '_ {
     let mut rest = bytes;
     let mut at = offset;
     let mut next = move || {
@@ -125,7 +125,7 @@ fn runs(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Run> + '_ {
         let (block, behind) = rest.split_at(aligned.min(rest.len()));
         let range = Range { start: at, end: at + block.len() as u64 };
         (rest, at) = (behind, range.end);
-        (!block.is_empty()).then(|| Run { range, is_zero: block.iter().all(|&byte| byte == 0) })
+        (!block.is_empty()).then(|| Extent { range, is_zero: block.iter().all(|&byte| byte == 0) })
     };
     let mut ahead = next();
     std::iter::from_fn(move || {
@@ -185,7 +185,7 @@ impl Sink for Writer {
         if !self.skips_zeros {
             return self.file.write_all_at(bytes, offset);
         }
-        for Run { range, .. } in runs(offset, bytes).filter(|run| !run.is_zero) {
+        for Extent { range, .. } in runs(offset, bytes).filter(|run| !run.is_zero) {
             let part = |at: u64| usize::try_from(at - offset).expect("within the bytes");
             self.file.write_all_at(&bytes[part(range.start)..part(range.end)], range.start)?;
         }

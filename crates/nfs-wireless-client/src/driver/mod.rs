@@ -183,7 +183,7 @@ struct Shared {
 }
 
 /// A place for one call among those of a connection.
-pub(crate) struct Place<'a> {
+pub(crate) struct Slot<'a> {
     connection: &'a Connection,
     timeout: Option<Duration>,
     _permit: SemaphorePermit<'a>,
@@ -263,8 +263,8 @@ impl Connection {
     }
 
     /// Waits for a place for a call; the time that takes is part of the timeout. Who came first gets one first.
-    pub(crate) async fn place(&self, timeout: Option<Duration>) -> Result<Place<'_>, CallFailure> {
-        let place = |permit, timeout| Place { connection: self, timeout, _permit: permit };
+    pub(crate) async fn place(&self, timeout: Option<Duration>) -> Result<Slot<'_>, CallFailure> {
+        let place = |permit, timeout| Slot { connection: self, timeout, _permit: permit };
         if let Ok(permit) = self.places.try_acquire() {
             return Ok(place(permit, timeout));
         }
@@ -320,7 +320,7 @@ impl Connection {
     }
 }
 
-impl Place<'_> {
+impl Slot<'_> {
     /// Makes a call. Dropping the future cancels it, and then frees the place.
     pub(crate) async fn call(
         self,

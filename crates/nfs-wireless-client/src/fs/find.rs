@@ -25,7 +25,7 @@ pub(super) enum Last {
 
 /// Where a path leads.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Resolved {
     /// The directory that has its last name, and that name, if it has one.
     at: Option<(FileHandle, Vec<u8>)>,
     /// What has that name.
@@ -34,7 +34,7 @@ pub(super) struct Place {
     is_directory: bool,
 }
 
-impl Place {
+impl Resolved {
     /// Whether there is a last name: the root has none, nor has what ends with `.` or `..`.
     pub(super) const fn has_name(&self) -> bool {
         self.at.is_some()
@@ -122,14 +122,14 @@ impl Fs {
     /// Finds where a path leads. That its last name is missing is no error.
     ///
     /// A directory that is replaced meanwhile is looked up once more, as the kernel's client does it.
-    pub(super) async fn find(&self, path: &[u8], last: Last) -> Result<Place, Error> {
+    pub(super) async fn find(&self, path: &[u8], last: Last) -> Result<Resolved, Error> {
         match self.walk(path, last).await {
             Err(error) if error.is_stale() => self.walk(path, last).await,
             found => found,
         }
     }
 
-    async fn walk(&self, path: &[u8], last: Last) -> Result<Place, Error> {
+    async fn walk(&self, path: &[u8], last: Last) -> Result<Resolved, Error> {
         let mut walk = self.begin_walk(path)?;
         let (mut at, mut entry) = (None, None);
         while let Some(name) = walk.rest.pop_front() {
@@ -148,7 +148,7 @@ impl Fs {
                 Ok(found) => found,
                 Err(error) if is_last && error.status() == Some(Status::NOENT) => {
                     let is_directory = walk.is_directory;
-                    return Ok(Place { at: Some((directory, name)), entry: None, is_directory });
+                    return Ok(Resolved { at: Some((directory, name)), entry: None, is_directory });
                 }
                 Err(error) => return Err(error),
             };
@@ -167,7 +167,7 @@ impl Fs {
             let handle = walk.directory();
             entry = Some(Entry { handle, metadata: self.client.metadata(handle).await? });
         }
-        Ok(Place { at, entry, is_directory: walk.is_directory })
+        Ok(Resolved { at, entry, is_directory: walk.is_directory })
     }
 
     /// Starts at the export's root, with the names that lead from there.

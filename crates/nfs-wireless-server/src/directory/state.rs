@@ -17,7 +17,7 @@ use super::{
     listing::Listings,
     open_files::{OpenFile, OpenFiles},
     search::Search,
-    table::{Place, Table},
+    table::{NameInDirectory, Table},
 };
 use crate::vfs::{Name, NodeId};
 
@@ -107,7 +107,7 @@ impl State {
         match name {
             Some(name) => {
                 let directory = place.directory;
-                self.table.add_place(node, Place { directory, name });
+                self.table.add_place(node, NameInDirectory { directory, name });
                 Ok(())
             }
             None => {
@@ -280,7 +280,7 @@ impl State {
             if !found.identity.is_unique() {
                 continue;
             }
-            let node = self.table.enter(Place { directory, name: name.to_vec() }, found.identity);
+            let node = self.table.enter(NameInDirectory { directory, name: name.to_vec() }, found.identity);
             if found.attributes.type_ == ftype3::NF3DIR {
                 let is_mounted = !found.identity.is_on_mount_of(self.table.root());
                 below.push((node, is_mounted));
@@ -293,6 +293,6 @@ impl State {
     }
 }
 
-pub(super) fn place(directory: NodeId, name: Name<'_>) -> Place {
-    Place { directory, name: name.as_bytes().to_vec() }
+pub(super) fn place(directory: NodeId, name: Name<'_>) -> NameInDirectory {
+    NameInDirectory { directory, name: name.as_bytes().to_vec() }
 }

@@ -27,7 +27,7 @@ pub(super) struct Table {
 struct Record {
     identity: Identity,
     /// Names the file was seen under, the latest last; the root has none.
-    places: Vec<Place>,
+    places: Vec<NameInDirectory>,
     used: u64,
     /// How many places of other nodes are in this one.
     children: usize,
@@ -35,7 +35,7 @@ struct Record {
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct NameInDirectory {
     pub(super) directory: NodeId,
     pub(super) name: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl Table {
     }
 
     /// Returns the node of a file just seen in a place.
-    pub(super) fn enter(&mut self, place: Place, identity: Identity) -> NodeId {
+    pub(super) fn enter(&mut self, place: NameInDirectory, identity: Identity) -> NodeId {
         let node = match self.nodes.get(&identity) {
             Some(&ROOT) => return ROOT,
             Some(&node) => node,
@@ -115,7 +115,7 @@ impl Table {
         Some(path)
     }
 
-    pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
+    pub(super) fn place(&self, node: NodeId) -> Option<&NameInDirectory> {
         self.records.get(&node)?.places.last()
     }
 
@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// Notes that a file was seen in a place.
-    pub(super) fn add_place(&mut self, node: NodeId, place: Place) {
+    pub(super) fn add_place(&mut self, node: NodeId, place: NameInDirectory) {
         if node == ROOT || self.place(node) == Some(&place) {
             return;
         }
@@ -155,7 +155,7 @@ impl Table {
     }
 
     /// Notes that a file is not in a place any more.
-    pub(super) fn remove_place(&mut self, node: NodeId, place: &Place) {
+    pub(super) fn remove_place(&mut self, node: NodeId, place: &NameInDirectory) {
         let Some(record) = self.records.get_mut(&node) else {
             return;
         };

@@ -33,7 +33,7 @@ pub(super) enum Task {
 }
 
 /// A transfer of the session of a connection.
-pub(super) type Place = (ConnectionId, TransferId);
+pub(super) type TransferKey = (ConnectionId, TransferId);
 
 impl Task {
     /// Takes an event of a session; false if the copy has failed.
@@ -64,7 +64,7 @@ impl Task {
 #[derive(Debug)]
 pub(super) struct Download {
     pub(super) plan: DownloadPlan,
-    pub(super) runs: Vec<(RunId, Place)>,
+    pub(super) runs: Vec<(RunId, TransferKey)>,
 }
 
 impl Download {
@@ -82,17 +82,17 @@ impl Download {
         self.plan.handle_join(now, endpoint, protocol, found);
     }
 
-    pub(super) fn handle_bytes(&mut self, now: Instant, place: Place, range: Range) {
+    pub(super) fn handle_bytes(&mut self, now: Instant, place: TransferKey, range: Range) {
         if let Some((run, _)) = self.runs.iter().find(|(_, it)| *it == place) {
             self.plan.handle_bytes(now, *run, range);
         }
     }
 
-    pub(super) fn carries(&self, place: Place) -> bool {
+    pub(super) fn carries(&self, place: TransferKey) -> bool {
         self.runs.iter().any(|(_, it)| *it == place)
     }
 
-    pub(super) fn handle_end(&mut self, place: Place) {
+    pub(super) fn handle_end(&mut self, place: TransferKey) {
         if let Some(at) = self.runs.iter().position(|(_, it)| *it == place) {
             let (run, _) = self.runs.remove(at);
             self.plan.handle_end(run);
@@ -104,7 +104,7 @@ impl Download {
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) plan: UploadPlan,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<TransferKey>,
     /// It makes no further calls, and it is waited for those in flight.
     pub(super) is_held: bool,
     pub(super) is_done: bool,

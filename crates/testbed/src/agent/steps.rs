@@ -10,7 +10,7 @@ use nfs_proto::{
 
 use super::{
     Agent,
-    copy::{Place, Task},
+    copy::{Task, TransferKey},
 };
 use crate::mobile::Progress;
 
@@ -90,7 +90,7 @@ impl Agent {
 
     /// Ends whatever is under way.
     pub(super) fn stop(&mut self, now: Instant) {
-        let places: Vec<Place> = match &mut self.task {
+        let places: Vec<TransferKey> = match &mut self.task {
             Task::Down(download) => download.runs.drain(..).map(|(_, place)| place).collect(),
             Task::Up(upload) => upload.place.take().into_iter().collect(),
             Task::Waiting | Task::Connecting(_) | Task::Calling(_) | Task::Ended => Vec::new(),

@@ -33,7 +33,7 @@ const ACCESS_ALL: u32 = 0x3f;
 
 /// A file or directory that was reached.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Resolved {
     pub(super) handle: FileHandle,
     pub(super) attributes: Option<fattr3>,
 }
@@ -232,10 +232,10 @@ impl Doctor {
     }
 
     /// Goes down from the root by names; links are not followed.
-    pub(super) async fn walk(&mut self, root: FileHandle, below: &[u8]) -> Result<Place, String> {
+    pub(super) async fn walk(&mut self, root: FileHandle, below: &[u8]) -> Result<Resolved, String> {
         let handle = encoded(&root);
         let found = self.nfs::<GETATTR3resok>(Procedure::Getattr, &handle).await?;
-        let mut place = Place { handle: root, attributes: Some(found.obj_attributes) };
+        let mut place = Resolved { handle: root, attributes: Some(found.obj_attributes) };
         for part in below.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
             let arguments = entry(&place.handle, part);
             let found = self.nfs::<LOOKUP3resok>(Procedure::Lookup, &arguments).await;
@@ -250,7 +250,7 @@ impl Doctor {
                     Some(found.obj_attributes)
                 }
             };
-            place = Place { handle, attributes };
+            place = Resolved { handle, attributes };
         }
         Ok(place)
     }
@@ -302,7 +302,7 @@ impl Doctor {
     }
 
     /// Whether a place is a regular file, and how large.
-    pub(super) fn size_of(place: &Place) -> Option<u64> {
+    pub(super) fn size_of(place: &Resolved) -> Option<u64> {
         let attributes = place.attributes.as_ref()?;
         (attributes.type_ == ftype3::NF3REG).then_some(attributes.size)
     }

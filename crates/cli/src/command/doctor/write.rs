@@ -13,7 +13,7 @@ use nfs_wire::{
 };
 
 use super::{
-    ask::Place,
+    ask::Resolved,
     findings::{PROTOCOLS, index, name},
     probe::{Doctor, encoded, entry},
     rpc::Trouble,
@@ -32,7 +32,7 @@ const CLOCK: i64 = 2;
 
 impl Doctor {
     /// Makes, changes and removes a few names in a directory.
-    pub(super) async fn write_test(&mut self, directory: &Place) {
+    pub(super) async fn write_test(&mut self, directory: &Resolved) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = format!(".nfsw-doctor-{:x}-{:x}", std::process::id(), at.as_micros());
         let names = |what: &str| format!("{base}-{what}").into_bytes();

@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use self::{
-    cell::{Door, Member, Place},
+    cell::{Door, Member, Role},
     device::{Device, Ends, Side},
     namespace::{Inside, Plan},
 };
@@ -155,13 +155,13 @@ impl Carrier {
         let door = match &arguments.cell {
             None => None,
             Some(name) => match cell::enter(name, &link, seed).await? {
-                Place::First(door) => Some(door),
-                Place::Member(_) if stats.is_some() || capture.is_some() => {
+                Role::First(door) => Some(door),
+                Role::Member(_) if stats.is_some() || capture.is_some() => {
                     return Err(Failure::usage(format!(
                         "--cell {name} has a link already, and only the first can say what is written down about it"
                     )));
                 }
-                Place::Member(member) => return Ok(Self::Other(member)),
+                Role::Member(member) => return Ok(Self::Other(member)),
             },
         };
         let mut tunnel = Tunnel::new(link, seed).map_err(explained)?;

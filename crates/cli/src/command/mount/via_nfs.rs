@@ -49,7 +49,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Where it is shown.
 #[derive(Debug)]
-enum Place {
+enum Attachment {
     /// Nowhere yet: whoever wants to mounts it.
     None,
     /// In this directory, once it is mounted there.
@@ -58,7 +58,7 @@ enum Place {
     Mounted(PathBuf),
 }
 
-impl Place {
+impl Attachment {
     /// Returns the directory, if there is one.
     fn point(&self) -> Option<&Path> {
         match self {
@@ -155,7 +155,7 @@ struct Shown<'a> {
     reporter: &'a Reporter,
     mount: &'a Mount,
     held: &'a Held<'a>,
-    place: Place,
+    place: Attachment,
     address: SocketAddr,
     /// The directory, or the address where there is none.
     shown_at: &'a Path,
@@ -196,12 +196,12 @@ impl Shown<'_> {
     async fn mount(&self, end: Pin<&mut impl Future<Output = ()>>) -> anyhow::Result<Option<bool>> {
         let (arguments, reporter) = (self.arguments, self.reporter);
         let point = match &self.place {
-            Place::None => {
+            Attachment::None => {
                 reporter.note(format!("mount it with: {}", shown(&line(arguments, None, self.address))));
                 return Ok(Some(false));
             }
-            Place::Mounted(point) => return check(point).await.map(|()| Some(true)),
-            Place::Directory(point) => point,
+            Attachment::Mounted(point) => return check(point).await.map(|()| Some(true)),
+            Attachment::Directory(point) => point,
         };
         let line = line(arguments, Some(point), self.address);
         let mut mounting = pin!(mount_by_system(&line, point));
@@ -267,21 +267,21 @@ impl Shown<'_> {
 }
 
 /// Checks where it is to be shown, and chooses where it is served.
-fn prepare(arguments: &MountArgs) -> anyhow::Result<(Place, SocketAddr)> {
+fn prepare(arguments: &MountArgs) -> anyhow::Result<(Attachment, SocketAddr)> {
     let any = || SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let Some(path) = &arguments.directory else {
-        return Ok((Place::None, arguments.listen.unwrap_or_else(any)));
+        return Ok((Attachment::None, arguments.listen.unwrap_or_else(any)));
     };
     // A directory whose server is gone must not be touched: that would take as long as the kernel waits.
     let Some(port) = served_port(path) else {
-        return Ok((Place::Directory(directory(path)?), arguments.listen.unwrap_or_else(any)));
+        return Ok((Attachment::Directory(directory(path)?), arguments.listen.unwrap_or_else(any)));
     };
     let listen = arguments.listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into());
     if listen.port() != port {
         let text = format!("{0} is mounted already, from port {port} (nfsw umount {0})", show(path));
         return Err(Failure::with(Exit::LocalIo, text));
     }
-    let place = Place::Mounted(std::path::absolute(path).map_err(|error| local(path, &error))?);
+    let place = Attachment::Mounted(std::path::absolute(path).map_err(|error| local(path, &error))?);
     // Whether there is a server is known before anything else is asked.
     match TcpListener::bind(listen) {
         Ok(_) => Ok((place, listen)),
@@ -290,9 +290,9 @@ fn prepare(arguments: &MountArgs) -> anyhow::Result<(Place, SocketAddr)> {
 }
 
 /// Says why there is no server.
-fn unbound(place: &Place, listen: SocketAddr, error: &io::Error) -> anyhow::Error {
+fn unbound(place: &Attachment, listen: SocketAddr, error: &io::Error) -> anyhow::Error {
     let text = match place {
-        Place::Mounted(point) if error.kind() == io::ErrorKind::AddrInUse => {
+        Attachment::Mounted(point) if error.kind() == io::ErrorKind::AddrInUse => {
             format!("{0} is mounted already (nfsw umount {0})", show(point))
         }
         _ => format!("cannot listen on {listen}: {} (--listen takes another)", io_text(error)),

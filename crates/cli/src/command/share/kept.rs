@@ -30,7 +30,7 @@ pub(super) struct Kept {
 
 /// What is kept.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SavedShare {
     pub(super) identity: Identity,
     pub(super) port: u16,
     /// In the order of the list.
@@ -83,7 +83,7 @@ impl Kept {
     }
 
     /// Returns what an earlier run has left whose time is not over.
-    pub(super) fn load(&self, now: Instant) -> Option<Run> {
+    pub(super) fn load(&self, now: Instant) -> Option<SavedShare> {
         let bytes = read_private(&self.directory.join(self.name.as_bytes()), MAX_BYTES).ok()?;
         let value: Value = serde_json::from_slice(&bytes).ok()?;
         // Nobody knows what time has passed since, if the clock was set back.
@@ -97,11 +97,11 @@ impl Kept {
             return None;
         }
         let port = u16::try_from(value["port"].as_u64()?).ok()?;
-        Some(Run { identity, port, people })
+        Some(SavedShare { identity, port, people })
     }
 
     /// Keeps a run.
-    pub(super) fn save(&self, run: &Run) -> io::Result<()> {
+    pub(super) fn save(&self, run: &SavedShare) -> io::Result<()> {
         let value = json!({
             "identity": hex::encode(&run.identity.to_bytes()[..]),
             "port": run.port,

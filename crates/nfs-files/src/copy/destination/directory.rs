@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     copy::{
         compare::{Age, age},
-        destination::{Place, one_name::Names},
+        destination::{Location, one_name::Names},
         file::for_any_group,
         filter::{self, Ignores},
         source::{Attributes, Node},
@@ -36,8 +36,8 @@ pub(in crate::copy) enum Last {
 /// A destination directory that is being filled. Whoever copies into it holds it; the last one to let go sets its
 /// mode and times.
 #[derive(Debug)]
-pub(in crate::copy) struct Frame {
-    pub(in crate::copy) place: Place,
+pub(in crate::copy) struct TargetDirectory {
+    pub(in crate::copy) place: Location,
     parent: Option<Rc<Self>>,
     /// Whether directories that are made in it have the mark of an unfinished copy.
     marks: bool,
@@ -75,9 +75,9 @@ pub(in crate::copy) struct Frame {
     is_filled: Cell<bool>,
 }
 
-impl Frame {
+impl TargetDirectory {
     /// A directory that was there before.
-    pub(in crate::copy) fn top(place: Place) -> Self {
+    pub(in crate::copy) fn top(place: Location) -> Self {
         Self {
             place,
             parent: None,
@@ -102,12 +102,12 @@ impl Frame {
     }
 
     /// A directory that was there before, into which several sources go.
-    pub(in crate::copy) fn merged(place: Place) -> Self {
+    pub(in crate::copy) fn merged(place: Location) -> Self {
         Self { given: Rc::new(Names::merged()), ..Self::top(place) }
     }
 
     /// A directory that was there before, and in which the destination is made.
-    pub(in crate::copy) fn above_target(place: Place) -> Self {
+    pub(in crate::copy) fn above_target(place: Location) -> Self {
         Self { marks: true, ..Self::top(place) }
     }
 
@@ -121,11 +121,11 @@ impl Frame {
         self.marks
     }
 
-    /// The same directory as `frame`, of which nothing is known any more, but for what this run has made in it.
-    pub(in crate::copy) fn again(frame: &Rc<Self>, place: Place) -> Self {
-        let ignores = RefCell::new(frame.ignores());
-        let (parent, relative) = (Some(Rc::clone(frame)), frame.relative.clone());
-        let (source, given) = (frame.source, Rc::clone(&frame.given));
+    /// The same directory as `target_directory`, of which nothing is known any more, but for what this run has made in it.
+    pub(in crate::copy) fn again(target_directory: &Rc<Self>, place: Location) -> Self {
+        let ignores = RefCell::new(target_directory.ignores());
+        let (parent, relative) = (Some(Rc::clone(target_directory)), target_directory.relative.clone());
+        let (source, given) = (target_directory.source, Rc::clone(&target_directory.given));
         Self { parent, source, is_again: true, relative, ignores, given, ..Self::top(place) }
     }
 
@@ -133,7 +133,7 @@ impl Frame {
     /// for SRC itself.
     pub(in crate::copy) fn below(
         parent: &Rc<Self>,
-        place: Place,
+        place: Location,
         name: Option<&[u8]>,
         source: Attributes,
         was: Option<Attributes>,
@@ -153,7 +153,7 @@ impl Frame {
         Self { parent, source, last, was, relative, ignores, given, ..Self::top(place) }
     }
 
-    /// Notes that something is copied into the directory; as [`Frame::touch_names`].
+    /// Notes that something is copied into the directory; as [`TargetDirectory::touch_names`].
     pub(in crate::copy) async fn touch(&self, context: Context<'_>) {
         self.set_filled(true);
         self.touch_names(context).await;
@@ -199,10 +199,16 @@ impl Frame {
 
     /// Whether it lies on a file system that is mounted within the destination.
     pub(in crate::copy) fn is_on_inner_mount(&self) -> bool {
-        let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
-        frames
-            .filter(|frame| !frame.relative.is_empty())
-            .any(|frame| frame.parent.as_ref().is_some_and(|above| frame.place.is_mounted_in(&above.place)))
+        let target_directories =
+            std::iter::successors(Some(self), |target_directory| target_directory.parent.as_deref());
+        target_directories.filter(|target_directory| !target_directory.relative.is_empty()).any(
+            |target_directory| {
+                target_directory
+                    .parent
+                    .as_ref()
+                    .is_some_and(|above| target_directory.place.is_mounted_in(&above.place))
+            },
+        )
     }
 
     /// Lets its owner change what is in it once more, where that is not as its source has it; false where it is.
@@ -229,7 +235,7 @@ impl Frame {
         let find = || {
             let above = self.parent.as_ref().map(|parent| parent.chain()).unwrap_or_default();
             match &self.place {
-                Place::Remote(place) if !self.is_again => above.to_entry(place.entry()),
+                Location::Remote(place) if !self.is_again => above.to_entry(place.entry()),
                 _ => above,
             }
         };
@@ -243,12 +249,14 @@ impl Frame {
     /// What looking fails of.
     pub(in crate::copy) async fn holds(&self, begun: Option<Instant>, context: Context<'_>) -> Result<bool> {
         match (&self.place, begun) {
-            (Place::Planned(_), _) => Ok(true),
-            (Place::Remote(_), Some(begun)) => self.chain().holds_since(begun, context).await,
-            (Place::Remote(_), None) => self.chain().holds(context).await,
-            (Place::Local { .. }, _) => {
-                let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
-                match frames.filter(|frame| !frame.is_at_its_name()).last() {
+            (Location::Planned(_), _) => Ok(true),
+            (Location::Remote(_), Some(begun)) => self.chain().holds_since(begun, context).await,
+            (Location::Remote(_), None) => self.chain().holds(context).await,
+            (Location::Local { .. }, _) => {
+                let target_directories =
+                    std::iter::successors(Some(self), |target_directory| target_directory.parent.as_deref());
+                match target_directories.filter(|target_directory| !target_directory.is_at_its_name()).last()
+                {
                     None => Ok(true),
                     Some(moved) if moved.is_told.replace(true) => Ok(false),
                     Some(moved) => {
@@ -266,10 +274,10 @@ impl Frame {
 
     /// Whether its name leads to it, on this machine.
     pub(in crate::copy) fn is_at_its_name(&self) -> bool {
-        let Place::Local { directory, .. } = &self.place else { return true };
+        let Location::Local { directory, .. } = &self.place else { return true };
         match self.parent.as_ref().map(|parent| &parent.place) {
             _ if self.is_again => true,
-            Some(Place::Local { directory: above, .. }) => above.leads_to(directory),
+            Some(Location::Local { directory: above, .. }) => above.leads_to(directory),
             _ => directory.is_at_its_path(),
         }
     }
@@ -347,8 +355,9 @@ impl Frame {
 
     /// Whether what is copied here, or into one above it, is from this source directory.
     pub(in crate::copy) fn is_copied_from(&self, source: (u64, u64)) -> bool {
-        let frames = std::iter::successors(Some(self), |frame| frame.parent.as_deref());
-        frames.into_iter().any(|frame| frame.source == Some(source))
+        let target_directories =
+            std::iter::successors(Some(self), |target_directory| target_directory.parent.as_deref());
+        target_directories.into_iter().any(|target_directory| target_directory.source == Some(source))
     }
 
     /// Whether a source directory is this one or one above it.
@@ -357,11 +366,11 @@ impl Frame {
     /// What looking at the directories fails of.
     pub(in crate::copy) async fn is_inside(&self, node: &Node) -> Result<bool> {
         let mut next = Some(self);
-        while let Some(frame) = next {
-            if frame.place.is_directory(node).await? {
+        while let Some(target_directory) = next {
+            if target_directory.place.is_directory(node).await? {
                 return Ok(true);
             }
-            next = frame.parent.as_deref();
+            next = target_directory.parent.as_deref();
         }
         Ok(false)
     }
@@ -377,34 +386,39 @@ impl Frame {
     /// # Errors
     /// The first failure to set mode or times.
     pub(in crate::copy) async fn release(
-        frame: Rc<Self>,
+        target_directory: Rc<Self>,
         context: Context<'_>,
         preserve: bool,
         look: impl Fn(&Self) -> Result<()>,
     ) -> Result<()> {
-        let mut next = Some(frame);
+        let mut next = Some(target_directory);
         let mut result = Ok(());
-        while let Some(frame) = next.take().and_then(Rc::into_inner) {
-            if let Some(attributes) =
-                frame.last.get().filter(|source| !preserve || !frame.is_as(context, *source))
+        while let Some(target_directory) = next.take().and_then(Rc::into_inner) {
+            if let Some(attributes) = target_directory
+                .last
+                .get()
+                .filter(|source| !preserve || !target_directory.is_as(context, *source))
             {
                 if preserve {
-                    let given = frame.place.give(context, &attributes, frame.was.as_ref()).await;
+                    let given = target_directory
+                        .place
+                        .give(context, &attributes, target_directory.was.as_ref())
+                        .await;
                     result = result.and(given);
                 }
-                let set = frame.place.set_last(context, attributes, preserve).await;
+                let set = target_directory.place.set_last(context, attributes, preserve).await;
                 result = result.and(set);
             }
-            if frame.is_filled.get() {
-                if let Some(parent) = &frame.parent {
+            if target_directory.is_filled.get() {
+                if let Some(parent) = &target_directory.parent {
                     parent.is_filled.set(true);
                 }
-                if !frame.is_again && !frame.is_told() {
-                    let looked = look(&frame);
+                if !target_directory.is_again && !target_directory.is_told() {
+                    let looked = look(&target_directory);
                     result = result.and(looked);
                 }
             }
-            next = frame.parent;
+            next = target_directory.parent;
         }
         result
     }

@@ -8,7 +8,7 @@ use nfs_wireless_client::{self as client, Client, FileHandle, FileType, NfsStatu
 use crate::{
     context::Context,
     copy::{
-        destination::{Place, RemotePlace},
+        destination::{Location, RemoteLocation},
         source::Node,
     },
     error::{Error, Result, ResultExt, has_status, is_missing},
@@ -157,7 +157,7 @@ pub(in crate::copy) fn check(directory: impl Display, mark: &[u8], source: &[u8]
     Err(Error::other(text))
 }
 
-impl Place {
+impl Location {
     /// Returns what the mark in the directory is the mark of, if there is one.
     ///
     /// # Errors
@@ -170,7 +170,8 @@ impl Place {
             Self::Planned(_) => None,
             Self::Local { directory, .. } => local(directory, None),
             Self::Remote(place) => {
-                let look = async |at: &RemotePlace| remote(&at.client, at.handle, None).await.at(&at.remote);
+                let look =
+                    async |at: &RemoteLocation| remote(&at.client, at.handle, None).await.at(&at.remote);
                 place.with(context, look).await?
             }
         };

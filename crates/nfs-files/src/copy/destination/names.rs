@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use nfs_wireless_client::{self as client, FileHandle, NfsStatus, SetAttributes, Time};
 use rustix::fs::Stat;
 
-use super::{Place, Present, RemotePlace, is_refused, set_times};
+use super::{Location, Present, RemoteLocation, is_refused, set_times};
 use crate::{
     chain::{self, Chain, Entry},
     context::Context,
     copy::{
-        destination::directory::Frame,
+        destination::directory::TargetDirectory,
         file::{Replaces, Version},
         source::{Attributes, Kind, SET_ID},
         tags::Tags,
@@ -24,7 +24,7 @@ use crate::{
     url::Remote,
 };
 
-impl Place {
+impl Location {
     /// The same directory, of which nothing is known; in a dry run one in which there is nothing.
     pub(in crate::copy) fn again(&self, dry_run: bool) -> Result<Self> {
         Ok(match self {
@@ -179,7 +179,7 @@ impl Place {
                 directory.read_link(name).map_err(|error| local(&directory.join(name), &error))
             }
             Self::Remote(place) => {
-                let read = async |at: &RemotePlace| {
+                let read = async |at: &RemoteLocation| {
                     let link = at.handle_of(name).await?;
                     at.client.read_link(link).await.at(at.remote.join(name))
                 };
@@ -226,7 +226,7 @@ impl Place {
                 set.map_err(|error| local(&directory.join(name), &error))
             }
             Self::Remote(place) => {
-                let set = async |at: &RemotePlace| {
+                let set = async |at: &RemoteLocation| {
                     let attributes = times.map(set_times).unwrap_or_default();
                     let (uid, gid) = owner.unzip();
                     let attributes = SetAttributes { mode, uid, gid, ..attributes };
@@ -275,7 +275,7 @@ impl Place {
         &self,
         context: Context<'_>,
         (name, tags): (&[u8], &Tags),
-        (file, there, first): (&Present, &Frame, &[u8]),
+        (file, there, first): (&Present, &TargetDirectory, &[u8]),
         replaces: Replaces,
     ) -> Result<Named> {
         let named = match (self, &there.place) {
@@ -288,7 +288,7 @@ impl Place {
             (Self::Remote(place), Self::Remote(_)) => {
                 let Some(handle) = file.handle else { return Ok(Named::Unknown) };
                 let (named, file) = ((name, tags.own()), (handle, file.attributes.links));
-                let link = async |at: &RemotePlace| at.hard_link(named, file, replaces).await;
+                let link = async |at: &RemoteLocation| at.hard_link(named, file, replaces).await;
                 let linked = place.with(context, link).await?;
                 context.servers.activity().step();
                 linked
@@ -321,7 +321,7 @@ impl Place {
             }
             (Self::Remote(place), Some(above)) => {
                 let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-                let remove = async |at: &RemotePlace| {
+                let remove = async |at: &RemoteLocation| {
                     // Only what is right in this directory is found again after the server has forgotten it.
                     let above = if name == path { at.handle } else { above };
                     at.remove(above, name, path, is_directory).await
@@ -333,7 +333,7 @@ impl Place {
     }
 }
 
-impl RemotePlace {
+impl RemoteLocation {
     /// A directory below this one.
     fn inside(&self, path: &[u8], handle: FileHandle, file: (u64, u64)) -> Self {
         Self::new(self.client.clone(), handle, self.remote.join(path), file)
@@ -362,7 +362,7 @@ impl RemotePlace {
             if !set.as_ref().is_err_and(|error| has_status(error, NfsStatus::NOT_SYNC)) {
                 return Ok(Some(set));
             }
-            let there = Place::look_up_in(self, name).await?;
+            let there = Location::look_up_in(self, name).await?;
             match there.filter(|there| before.may_replace(Some(there))) {
                 None => return Ok(None),
                 Some(there) if there.attributes.changed == changed => {

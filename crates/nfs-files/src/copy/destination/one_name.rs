@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::{
     copy::{
         Overwrite, Run,
-        destination::{Place, Present, directory::Frame},
+        destination::{Location, Present, directory::TargetDirectory},
         source::{Kind, Node},
     },
     error::{Error, Result},
@@ -145,13 +145,17 @@ impl Names {
 
 impl Run<'_> {
     /// Waits for the turn of a name, and refuses it if the destination takes it for another one that this run has to do with.
-    pub(in crate::copy) async fn turn<'a>(&self, frame: &'a Frame, name: &[u8]) -> Result<Turn<'a>> {
-        let turn = frame.given().turn(name).await;
-        let mut others = frame.given().add(&turn, name);
-        let mut of_shards = frame.given().of_others(&turn);
+    pub(in crate::copy) async fn turn<'a>(
+        &self,
+        target_directory: &'a TargetDirectory,
+        name: &[u8],
+    ) -> Result<Turn<'a>> {
+        let turn = target_directory.given().turn(name).await;
+        let mut others = target_directory.given().add(&turn, name);
+        let mut of_shards = target_directory.given().of_others(&turn);
         // Of two names in one listing, neither stands for the other.
-        if frame.place.has_listed(name) {
-            others.retain(|other| !frame.place.has_listed(other));
+        if target_directory.place.has_listed(name) {
+            others.retain(|other| !target_directory.place.has_listed(other));
             of_shards.clear();
         }
         let others = others.into_iter().map(|other| (other, By::ThisRun));
@@ -159,24 +163,29 @@ impl Run<'_> {
             others.chain(of_shards.into_iter().map(|other| (other, By::AnotherShard))).peekable();
         // Hundreds of names may be alike: where nothing has this one, one look is enough.
         if others.peek().is_some()
-            && let Some(this) = frame.place.look_up(self.context, name).await?
+            && let Some(this) = target_directory.place.look_up(self.context, name).await?
         {
             for (other, by) in others {
-                self.refuse_if_same(&frame.place, (name, this), &other, by).await?;
+                self.refuse_if_same(&target_directory.place, (name, this), &other, by).await?;
             }
         }
         Ok(turn)
     }
 
     /// Refuses a source for a name that another one has become: of two files one would be left.
-    pub(in crate::copy) fn claim(&self, frame: &Frame, name: &[u8], node: &Node) -> Result<()> {
+    pub(in crate::copy) fn claim(
+        &self,
+        target_directory: &TargetDirectory,
+        name: &[u8],
+        node: &Node,
+    ) -> Result<()> {
         if self.copy.overwrite != Overwrite::Always {
             return Ok(());
         }
-        match frame.given().claim(name, node) {
+        match target_directory.given().claim(name, node) {
             None => Ok(()),
             Some(first) => {
-                let (first, place) = (escape(&first), frame.place.show(name));
+                let (first, place) = (escape(&first), target_directory.place.show(name));
                 let text = format!("{node}: not copied, {place} is the copy of {first} in this run");
                 Err(Error::other(text))
             }
@@ -186,7 +195,7 @@ impl Run<'_> {
     /// Refuses a name if what has it is what has the other one, too.
     pub(in crate::copy) async fn refuse_if_one(
         &self,
-        place: &Place,
+        place: &Location,
         name: &[u8],
         other: &[u8],
     ) -> Result<()> {
@@ -199,7 +208,7 @@ impl Run<'_> {
     /// As [`Run::refuse_if_one`], where it was looked up what has the name.
     async fn refuse_if_same(
         &self,
-        place: &Place,
+        place: &Location,
         (name, this): (&[u8], Present),
         other: &[u8],
         by: By,
@@ -228,7 +237,7 @@ impl Run<'_> {
     }
 }
 
-impl Place {
+impl Location {
     /// Whether a listing of a server's directory has had this name.
     fn has_listed(&self, name: &[u8]) -> bool {
         let Self::Remote(place) = self else { return false };

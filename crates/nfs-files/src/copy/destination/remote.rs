@@ -28,7 +28,7 @@ const MOST_KNOWN: usize = 100_000;
 
 /// A directory on a server.
 #[derive(Debug)]
-pub(in crate::copy) struct RemotePlace {
+pub(in crate::copy) struct RemoteLocation {
     pub(in crate::copy) client: Client,
     pub(in crate::copy) handle: FileHandle,
     pub(in crate::copy) remote: Remote,
@@ -46,7 +46,7 @@ pub(in crate::copy) struct RemotePlace {
     pub(super) ahead: Cell<Option<client::Entry>>,
 }
 
-impl From<Found> for RemotePlace {
+impl From<Found> for RemoteLocation {
     fn from(found: Found) -> Self {
         let file = Attributes::from(&found.metadata).file;
         let above = found.above.directory();
@@ -54,7 +54,7 @@ impl From<Found> for RemotePlace {
     }
 }
 
-impl RemotePlace {
+impl RemoteLocation {
     /// A directory of which nothing is known.
     pub(super) fn new(client: Client, handle: FileHandle, remote: Remote, file: (u64, u64)) -> Self {
         let (known, ahead) = (HashMap::new(), Cell::default());
@@ -151,7 +151,7 @@ impl RemotePlace {
         }
     }
 
-    /// As [`RemotePlace::give`], of a file that may be somebody's.
+    /// As [`RemoteLocation::give`], of a file that may be somebody's.
     pub(super) async fn give_away(
         &self,
         servers: &Servers,
@@ -350,7 +350,7 @@ impl RemotePlace {
         Ok(is_given)
     }
 
-    /// As [`RemotePlace::give_name`], of what was `there` a moment ago: what gets the name after that loses it, which spares a sync two
+    /// As [`RemoteLocation::give_name`], of what was `there` a moment ago: what gets the name after that loses it, which spares a sync two
     /// round trips for each file. The file stays.
     pub(in crate::copy) async fn rename_in_place_of(
         &self,
@@ -367,7 +367,7 @@ impl RemotePlace {
         renamed.at(remote.join(name)).map(|()| true)
     }
 
-    /// As [`RemotePlace::give_name`], but the file stays.
+    /// As [`RemoteLocation::give_name`], but the file stays.
     pub(in crate::copy) async fn try_name(
         &self,
         file: FileHandle,

@@ -89,7 +89,7 @@ impl Run<'_> {
         target: Target<'_>,
         is_its_size: bool,
     ) -> Result<Attempt> {
-        let Target { directory, name, share, frame, .. } = target;
+        let Target { directory, name, share, target_directory, .. } = target;
         // They may have changed since the file was listed.
         let mut mode = mode_now(self.copy, target.mode, &node.attributes, &attributes);
         if !self.copy.preserve && !target.replaces.get().was_there() {
@@ -108,7 +108,7 @@ impl Run<'_> {
             mode => mode,
         };
         let part_mode = part_mode | 0o600;
-        let left = if self.copy.inplace && frame.may_have_journals() {
+        let left = if self.copy.inplace && target_directory.may_have_journals() {
             Left::find(directory, name, (|| self.key(), &self.tags)).map_err(here)?
         } else {
             None
@@ -117,7 +117,7 @@ impl Run<'_> {
         let keeps = is_large && is_its_size && self.copy.resume && !self.copy.inplace;
         let key = if keeps { self.key() } else { None };
         if key.is_some() {
-            frame.note_journal();
+            target_directory.note_journal();
         }
         let identity = attributes.identity();
         let open = |key| Receiving::open(directory, name, part_mode, identity, (key, &self.tags));
@@ -134,7 +134,7 @@ impl Run<'_> {
                     // Somebody else has put something there that stays.
                     self.warn(Warning::JournalIsTaken(&Name::local(&directory.join(&journal(name)))));
                 }
-                if frame.may_have_journals() {
+                if target_directory.may_have_journals() {
                     Receiving::remove_left(directory, name).map_err(here)?;
                 }
                 let part = Part::beside(directory, name, part_mode, None, || self.tags.temporary(name));
@@ -220,7 +220,7 @@ impl Run<'_> {
 
     /// As [`open_in_place`], and decides again about what has the name if that is another than before; `None` if it stays, which was said.
     async fn open_in_place(&self, node: &Node, target: Target<'_>, mode: u32) -> Result<Option<Part>> {
-        let Target { directory, name, frame, replaces, .. } = target;
+        let Target { directory, name, target_directory, replaces, .. } = target;
         let mut kept = target.opened.borrow().as_ref().map(Part::again);
         for _ in 0..MOST_DECISIONS {
             let opened = match kept.take() {
@@ -230,21 +230,21 @@ impl Run<'_> {
             let here = |error: io::Error| local(&directory.join(name), &error);
             if let Some(part) = opened.map_err(here)? {
                 let number = part.number().map_err(here)?;
-                self.written.claim(Which::Local(number), &frame.place.show(name))?;
+                self.written.claim(Which::Local(number), &target_directory.place.show(name))?;
                 *target.opened.borrow_mut() = Some(part.again());
                 return Ok(Some(part));
             }
-            if !self.decide_again(node, frame, name, replaces).await? {
+            if !self.decide_again(node, target_directory, name, replaces).await? {
                 return Ok(None);
             }
         }
-        Err(changes_all_the_time(frame.place.show(name)))
+        Err(changes_all_the_time(target_directory.place.show(name)))
     }
 
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
     /// to be replaced.
     async fn give_name(&self, node: &Node, mut part: Part, target: Target<'_>) -> Result<bool> {
-        let Target { directory, name, mode, frame, .. } = target;
+        let Target { directory, name, mode, target_directory, .. } = target;
         let here = |error: io::Error| local(&directory.join(name), &error);
         let (_, made) = part.number().map_err(here)?;
         for _ in 0..MOST_DECISIONS {
@@ -255,7 +255,7 @@ impl Run<'_> {
                 named = part.finish_linked().map_err(here)?;
             }
             if named == Named::Yes {
-                frame.given().add_made(made, name);
+                target_directory.given().add_made(made, name);
                 return Ok(true);
             }
             let there = directory.stat(name).map_err(here)?;
@@ -268,7 +268,7 @@ impl Run<'_> {
                     }
                     (Replaces::Nothing, None) if named == Named::Taken => continue,
                     (_, there) if !replaces.may_replace(there.as_ref().map(Present::local).as_ref()) => {
-                        match self.decide_again(node, frame, name, target.replaces).await {
+                        match self.decide_again(node, target_directory, name, target.replaces).await {
                             Ok(true) => continue,
                             stays => {
                                 part.discard();
@@ -281,9 +281,9 @@ impl Run<'_> {
             }
             // The types of the fields differ from system to system.
             #[allow(clippy::unnecessary_cast)]
-            let other = there.and_then(|there| frame.given().made_as(there.st_ino as u64, name));
+            let other = there.and_then(|there| target_directory.given().made_as(there.st_ino as u64, name));
             if let Some(other) = other
-                && let Err(error) = self.refuse_if_one(&frame.place, name, &other).await
+                && let Err(error) = self.refuse_if_one(&target_directory.place, name, &other).await
             {
                 part.discard();
                 return Err(error);
@@ -300,11 +300,11 @@ impl Run<'_> {
                 }
             }
             part.finish().map_err(here)?;
-            frame.given().add_made(made, name);
+            target_directory.given().add_made(made, name);
             return Ok(true);
         }
         part.discard();
-        Err(changes_all_the_time(frame.place.show(name)))
+        Err(changes_all_the_time(target_directory.place.show(name)))
     }
 
     /// Returns what has become of a source, of which `part` has what it had before.

@@ -6,7 +6,7 @@ use super::{Copied, Goal, MAX_VERSIONS, for_any_group, keeps_changing, mode_now,
 use crate::{
     copy::{
         Run,
-        destination::{RemotePlace, is_refused},
+        destination::{RemoteLocation, is_refused},
         file::stream::Filled,
         source::{Attributes, Node},
     },
@@ -19,7 +19,7 @@ impl Run<'_> {
     pub(super) async fn relay(
         &self,
         node: &Node,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         goal: Goal<'_>,
         target: &str,
     ) -> Result<Copied> {
@@ -50,12 +50,12 @@ impl Run<'_> {
         &self,
         node: &Node,
         attributes: Attributes,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         goal: Goal<'_>,
         target: &str,
     ) -> Result<Option<Filled>> {
         let Goal { name, mode, replaces, .. } = goal;
-        let RemotePlace { client, handle: directory, .. } = place;
+        let RemoteLocation { client, handle: directory, .. } = place;
         let narrows = self.narrows(replaces.get());
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
@@ -102,7 +102,7 @@ impl Run<'_> {
 
     async fn give_attributes(
         &self,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         file: FileHandle,
         (node, source): (&Node, Attributes),
         mode: u32,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     copy::{
         Links, Run,
-        destination::{Place, RemotePlace, is_refused, set_times, target_key},
+        destination::{Location, RemoteLocation, is_refused, set_times, target_key},
         file::{
             stream::on_thread,
             version::{Looked, Sample, Since, Told, told},
@@ -47,7 +47,7 @@ impl Run<'_> {
         &self,
         node: &Node,
         path: &SourcePath,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         goal: Goal<'_>,
         share: &Share,
     ) -> Result<Copied> {
@@ -106,7 +106,7 @@ impl Run<'_> {
         &self,
         node: &Node,
         path: &SourcePath,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         (goal, keeps): (Goal<'_>, bool),
         fresh: Option<&[u8]>,
         share: &Share,
@@ -258,7 +258,7 @@ impl Run<'_> {
                 }
             };
             let (metadata, there) = if is_looked_at {
-                let (metadata, there) = tokio::join!(look, Place::look_up_in(place, name));
+                let (metadata, there) = tokio::join!(look, Location::look_up_in(place, name));
                 (metadata?, Some(there?))
             } else {
                 (look.await?, None)
@@ -298,7 +298,7 @@ impl Run<'_> {
     }
 
     /// Words the end of an upload; where the server has no room, with what the partial file takes of it.
-    async fn refused(&self, error: client::Error, path: &Path, place: &RemotePlace, name: &[u8]) -> Error {
+    async fn refused(&self, error: client::Error, path: &Path, place: &RemoteLocation, name: &[u8]) -> Error {
         let target = place.remote.join(name);
         if !self.copy.inplace && has_no_room(&error) {
             let temporary = self.temporary(name);
@@ -348,7 +348,7 @@ impl Run<'_> {
     /// Opens the journal of a large upload; `None` where none is kept.
     async fn earlier_upload(
         &self,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         name: &[u8],
         source: Identity,
     ) -> Result<Option<Earlier>> {
@@ -382,7 +382,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Another run is copying there.
-    pub(super) fn hold(&self, node: &Node, place: &RemotePlace, name: &[u8]) -> Result<Option<Earlier>> {
+    pub(super) fn hold(&self, node: &Node, place: &RemoteLocation, name: &[u8]) -> Result<Option<Earlier>> {
         let (key, number) = (target_key(place.handle, name), self.tags.number().unwrap_or_default());
         let server = place.client.address();
         match Earlier::open(&self.copy.state, &key, server, node.attributes.identity(), number) {
@@ -395,11 +395,11 @@ impl Run<'_> {
     pub(super) async fn let_go(
         &self,
         held: Earlier,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         name: &[u8],
         copied: &Result<Copied>,
     ) {
-        let RemotePlace { client, handle, .. } = place;
+        let RemoteLocation { client, handle, .. } = place;
         let numbers = held.numbers();
         if !numbers.is_empty() && !copied.as_ref().is_ok_and(|copied| !copied.is_left) {
             return;
@@ -419,12 +419,12 @@ impl Run<'_> {
     /// Takes from what an earlier run has left the permissions that a mode does not have, before it gets more of the source.
     async fn narrow_left(
         &self,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         name: &[u8],
         earlier: &Earlier,
         mode: u32,
     ) -> Result<()> {
-        let RemotePlace { client, handle, remote, .. } = place;
+        let RemoteLocation { client, handle, remote, .. } = place;
         let Ok(left) = client.lookup(*handle, &self.temporary(name)).await else { return Ok(()) };
         if !earlier.is_of(&left.metadata) || left.metadata.mode & 0o777 & !mode == 0 {
             return Ok(());
@@ -440,8 +440,8 @@ impl Run<'_> {
 
     /// Gives the name that this run would use to what an earlier run has left, which had another number: who has locked the journal has the
     /// file that it names, also where that number is another run's by now. Where that is not possible, the file is copied from the beginning.
-    async fn take_over(&self, place: &RemotePlace, name: &[u8], earlier: &mut Earlier) {
-        let RemotePlace { client, handle, .. } = place;
+    async fn take_over(&self, place: &RemoteLocation, name: &[u8], earlier: &mut Earlier) {
+        let RemoteLocation { client, handle, .. } = place;
         for number in earlier.other_numbers() {
             let Some(tag) = self.tags.of_number(number) else { continue };
             let (from, to) = (tag.temporary(name), self.temporary(name));
@@ -459,7 +459,7 @@ impl Run<'_> {
     /// nobody is to run it with those of somebody else.
     pub(super) async fn give(
         &self,
-        place: &RemotePlace,
+        place: &RemoteLocation,
         file: FileHandle,
         node: &Node,
         mode: u32,

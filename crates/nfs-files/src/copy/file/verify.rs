@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     copy::{
         Links, Run,
-        destination::Place,
+        destination::Location,
         source::{Node, Origin},
     },
     error::{Error, ErrorKind, Result, ResultExt, local, remote_error},
@@ -100,14 +100,14 @@ impl Digest {
 impl Run<'_> {
     /// Whether a copy is to be read back: because the user wants it, or because the network may have put fragments of
     /// different datagrams together.
-    pub(in crate::copy) fn is_to_be_verified(&self, node: &Node, place: Option<&Place>) -> bool {
+    pub(in crate::copy) fn is_to_be_verified(&self, node: &Node, place: Option<&Location>) -> bool {
         let source = match &node.origin {
             Origin::Remote(file) => Some(&file.client),
             Origin::Local(_) | Origin::Standard => None,
         };
         let target = match place {
-            Some(Place::Remote(place)) => Some(&place.client),
-            Some(Place::Local { .. } | Place::Planned(_)) | None => None,
+            Some(Location::Remote(place)) => Some(&place.client),
+            Some(Location::Local { .. } | Location::Planned(_)) | None => None,
         };
         let is_doubtful = source.into_iter().chain(target).any(Client::identifications_may_have_wrapped);
         if is_doubtful && !self.copy.verify {
@@ -123,7 +123,7 @@ impl Run<'_> {
         node: &Node,
         was: Option<&Digest>,
         length: Option<u64>,
-        (copy, place, name): (Option<&std::fs::File>, &Place, &[u8]),
+        (copy, place, name): (Option<&std::fs::File>, &Location, &[u8]),
     ) -> Result<()> {
         let activity = self.context.servers.activity();
         activity.set_current(format!("verifying {}", escape(name)));
@@ -140,13 +140,13 @@ impl Run<'_> {
         node: &Node,
         was: Option<&Digest>,
         length: Option<u64>,
-        (copy, place, name): (Option<&std::fs::File>, &Place, &[u8]),
+        (copy, place, name): (Option<&std::fs::File>, &Location, &[u8]),
     ) -> Result<Option<Vec<Range<u64>>>> {
         let name_there = place.name(name);
         let target = &name_there.shown;
         let copy: Box<dyn AsyncRead + Unpin> = match place {
-            Place::Planned(_) => return Ok(None),
-            Place::Local { directory, .. } => {
+            Location::Planned(_) => return Ok(None),
+            Location::Local { directory, .. } => {
                 let file = directory.read(name).or_else(|error| match copy {
                     // Its mode lets nobody read it, and what has written it can.
                     Some(copy) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -157,7 +157,7 @@ impl Run<'_> {
                 let file = file.map_err(|error| local(&directory.join(name), &error))?;
                 Box::new(tokio::fs::File::from_std(file))
             }
-            Place::Remote(place) => {
+            Location::Remote(place) => {
                 let entry = place.client.lookup(place.handle, name).await.at(target)?;
                 Box::new(File::new(place.client.clone(), entry.handle))
             }

@@ -19,7 +19,7 @@ use crate::{
     chain::{self, Chain},
     copy::{
         Run, Work,
-        destination::{Place, Present, directory::Frame, one_name::is_same},
+        destination::{Location, Present, directory::TargetDirectory, one_name::is_same},
         filter::below,
         source::{Attributes, Kind, Node, Origin},
         sync::Syncing,
@@ -36,7 +36,7 @@ const IN_FLIGHT: usize = 16;
 /// What one directory of the destination has more than its source.
 #[derive(Debug)]
 pub(in crate::copy) struct Surplus {
-    pub(in crate::copy) frame: Rc<Frame>,
+    pub(in crate::copy) target_directory: Rc<TargetDirectory>,
     /// The names that were taken from the source.
     pub(in crate::copy) taken: BTreeSet<Vec<u8>>,
     pub(in crate::copy) entries: Vec<(Vec<u8>, Present)>,
@@ -203,7 +203,7 @@ impl Run<'_> {
         let used: BTreeSet<_> = doomed.iter().map(|it| it.group).collect();
         let begun = Some(Instant::now());
         let looks = used.into_iter().map(|group| async move {
-            let holds = groups[group].frame.holds(begun, self.context).await?;
+            let holds = groups[group].target_directory.holds(begun, self.context).await?;
             Ok((!holds).then_some(group))
         });
         let moved: Vec<_> = stream::iter(looks).buffer_unordered(IN_FLIGHT).try_collect().await?;
@@ -218,11 +218,11 @@ impl Run<'_> {
         let with_ours: BTreeSet<_> = doomed.iter().filter(|it| is_ours(it)).map(|it| it.group).collect();
         let mut used = BTreeMap::new();
         for group in with_ours {
-            let Surplus { frame, taken, .. } = &groups[group];
+            let Surplus { target_directory, taken, .. } = &groups[group];
             let names: BTreeSet<_> = taken.iter().flat_map(|name| used_by(name)).collect();
             let mut left = BTreeSet::new();
             if !self.copy.dry_run {
-                let there = frame.place.entries(self.context).await?;
+                let there = target_directory.place.entries(self.context).await?;
                 left.extend(there.into_iter().map(|(name, _)| name));
             }
             used.insert(group, (names, left));
@@ -235,28 +235,41 @@ impl Run<'_> {
     }
 
     /// Finds what only the destination has, once its source is listed.
-    pub(in crate::copy) async fn find_surplus(&self, sync: &Syncing, frame: &Rc<Frame>) -> Result<()> {
-        let [mut names, taken] = frame.take_names();
-        if frame.relative().is_empty() {
+    pub(in crate::copy) async fn find_surplus(
+        &self,
+        sync: &Syncing,
+        target_directory: &Rc<TargetDirectory>,
+    ) -> Result<()> {
+        let [mut names, taken] = target_directory.take_names();
+        if target_directory.relative().is_empty() {
             sync.is_root_empty.set(names.is_empty());
         }
-        if frame.place.was_created() {
+        if target_directory.place.was_created() {
             return Ok(());
         }
         names.insert(MARKER.to_vec());
-        let mut entries = frame.place.surplus(self.context, &names, true).await?;
+        let mut entries = target_directory.place.surplus(self.context, &names, true).await?;
         entries.retain(|(name, present)| {
-            let path = below(frame.relative(), name);
+            let path = below(target_directory.relative(), name);
             !self.tags.is_in_use(name)
-                && !frame.place.is_being_written(name)
-                && self.copy.filter.takes(&path, present.kind == Kind::Directory, frame.ignores().as_deref())
+                && !target_directory.place.is_being_written(name)
+                && self.copy.filter.takes(
+                    &path,
+                    present.kind == Kind::Directory,
+                    target_directory.ignores().as_deref(),
+                )
         });
         if !entries.is_empty() {
-            if frame.is_on_inner_mount() {
-                return self.context.events.fail(is_mounted_there(&frame.place.own_name().shown));
+            if target_directory.is_on_inner_mount() {
+                return self.context.events.fail(is_mounted_there(&target_directory.place.own_name().shown));
             }
-            let frame = Rc::clone(frame);
-            sync.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: false });
+            let target_directory = Rc::clone(target_directory);
+            sync.surplus.borrow_mut().push(Surplus {
+                target_directory,
+                taken,
+                entries,
+                is_in_the_way: false,
+            });
         }
         Ok(())
     }
@@ -265,14 +278,14 @@ impl Run<'_> {
     /// look as if only the destination had it.
     async fn check_names(&self, groups: impl Iterator<Item = &Surplus>) -> Result<()> {
         let checks = groups.map(|group| async move {
-            let place = &group.frame.place;
+            let place = &group.target_directory.place;
             let listed = place.entries(self.context).await?;
             let names: BTreeSet<_> = listed.iter().map(|(name, _)| name).collect();
             let is_surplus = |name: &Vec<u8>| group.entries.iter().any(|(surplus, _)| surplus == name);
             for name in group.taken.iter().filter(|name| !names.contains(name)) {
                 let is_kept = match place.look_up(self.context, name).await? {
                     // What was not written may have been missing before.
-                    None => !group.frame.is_touched(),
+                    None => !group.target_directory.is_touched(),
                     Some(there) => {
                         let mut same = listed.iter().filter(|(_, it)| is_same(it, &there)).peekable();
                         same.peek().is_some() && !same.any(|(name, _)| is_surplus(name))
@@ -301,14 +314,15 @@ impl Run<'_> {
         let mut all = Vec::new();
         let mut kept = BTreeSet::new();
         let mut level = Vec::new();
-        for (group, Surplus { frame, entries, .. }) in groups.iter().enumerate() {
-            let (above, chain, numbers) = (frame.place.handle(), frame.chain(), Rc::default());
+        for (group, Surplus { target_directory, entries, .. }) in groups.iter().enumerate() {
+            let (above, chain, numbers) =
+                (target_directory.place.handle(), target_directory.chain(), Rc::default());
             level.extend(entries.iter().map(|(name, present)| Doomed {
                 group,
                 path: name.clone(),
                 present: *present,
                 above,
-                chain: frame.place.chain_to(&chain, name, above, present),
+                chain: target_directory.place.chain_to(&chain, name, above, present),
                 numbers: Rc::clone(&numbers),
             }));
         }
@@ -342,13 +356,14 @@ impl Run<'_> {
                 let Doomed { group, chain, present: Present { handle: above, attributes, .. }, .. } =
                     directory;
                 let numbers: Rc<[_]> = [&directory.numbers[..], &[attributes.file]].concat().into();
-                let frame = &groups[*group].frame;
+                let target_directory = &groups[*group].target_directory;
                 for (name, present) in children {
                     let path = [&directory.path[..], b"/", &name].concat();
-                    let relative = below(frame.relative(), &path);
+                    let relative = below(target_directory.relative(), &path);
                     let is_directory = present.kind == Kind::Directory;
-                    if self.copy.filter.takes(&relative, is_directory, frame.ignores().as_deref()) {
-                        let chain = frame.place.chain_to(chain, &path, *above, &present);
+                    if self.copy.filter.takes(&relative, is_directory, target_directory.ignores().as_deref())
+                    {
+                        let chain = target_directory.place.chain_to(chain, &path, *above, &present);
                         let (group, above, numbers) = (*group, *above, Rc::clone(&numbers));
                         next.push(Doomed { group, path, present, above, chain, numbers });
                     } else {
@@ -369,7 +384,7 @@ impl Run<'_> {
         group: &Surplus,
         directory: &Doomed,
     ) -> Result<Vec<(Vec<u8>, Present)>> {
-        let top = &group.frame.place;
+        let top = &group.target_directory.place;
         let shown = top.show(&directory.path);
         if sync.root.as_ref().is_some_and(|root| may_be_source(root, &directory.present)) {
             let text = format!("nothing is deleted: {shown} is the source itself");
@@ -398,21 +413,21 @@ impl Run<'_> {
         let moved = &RefCell::new(BTreeSet::new());
         for doomed in steps.into_values() {
             let removals = doomed.iter().map(|it| async move {
-                let frame = &groups[it.group].frame;
+                let target_directory = &groups[it.group].target_directory;
                 let is_left = |path: &[u8]| moved.borrow().contains(&(it.group, path.to_vec()));
                 if !self.copy.dry_run {
-                    if is_left(&it.path) || !self.leads_to(frame, it).await? {
+                    if is_left(&it.path) || !self.leads_to(target_directory, it).await? {
                         return Ok(());
                     }
-                    frame.touch_names(self.context).await;
-                    let (what, place) = ((&it.path[..], it.is_directory()), &frame.place);
+                    target_directory.touch_names(self.context).await;
+                    let (what, place) = ((&it.path[..], it.is_directory()), &target_directory.place);
                     let removed = place.remove(self.context, what, (it.above, &it.numbers)).await?;
                     if let Some(path) = removed {
                         let is_new = moved.borrow_mut().insert((it.group, path.to_vec()));
                         return if is_new { Err(chain::moved(place.show(path))) } else { Ok(()) };
                     }
                 }
-                self.say_deleted(frame, it)
+                self.say_deleted(target_directory, it)
             });
             let mut removals = stream::iter(removals).buffered(IN_FLIGHT);
             while let Some(removed) = removals.next().await {
@@ -425,13 +440,13 @@ impl Run<'_> {
     }
 
     /// Whether the names that led to what is to be deleted still do, as far as that is known before it is.
-    async fn leads_to(&self, frame: &Frame, doomed: &Doomed) -> Result<bool> {
+    async fn leads_to(&self, target_directory: &TargetDirectory, doomed: &Doomed) -> Result<bool> {
         let context = self.context;
-        match &frame.place {
-            Place::Local { .. } | Place::Planned(_) => frame.holds(None, context).await,
-            Place::Remote(_) if doomed.chain.is_lost() => Ok(false),
-            Place::Remote(_) if doomed.is_directory() => doomed.chain.above().holds(context).await,
-            Place::Remote(_) => doomed.chain.holds(context).await,
+        match &target_directory.place {
+            Location::Local { .. } | Location::Planned(_) => target_directory.holds(None, context).await,
+            Location::Remote(_) if doomed.chain.is_lost() => Ok(false),
+            Location::Remote(_) if doomed.is_directory() => doomed.chain.above().holds(context).await,
+            Location::Remote(_) => doomed.chain.holds(context).await,
         }
     }
 
@@ -448,7 +463,7 @@ impl Run<'_> {
             let set = directories.iter().filter(|it| it.depth() == depth).map(|it| async move {
                 let attributes = it.present.attributes;
                 let last = Attributes { mode: attributes.mode | wider, ..attributes };
-                let above = &groups[it.group].frame.place;
+                let above = &groups[it.group].target_directory.place;
                 let place = above.enter(&it.path, &it.present, &it.numbers)?;
                 if wider != 0 && !it.chain.holds(self.context).await? {
                     return Ok(());
@@ -460,9 +475,9 @@ impl Run<'_> {
         }
     }
 
-    fn say_deleted(&self, frame: &Frame, doomed: &Doomed) -> Result<()> {
-        let target = frame.place.name(&doomed.path);
-        let path = below(frame.relative(), &doomed.path);
+    fn say_deleted(&self, target_directory: &TargetDirectory, doomed: &Doomed) -> Result<()> {
+        let target = target_directory.place.name(&doomed.path);
+        let path = below(target_directory.relative(), &doomed.path);
         let is_directory = doomed.is_directory();
         self.context.events.tell(&Event::Deleted { target: &target, path: &path, is_directory })
     }
@@ -472,8 +487,8 @@ impl Syncing {
     /// Adds what is in the way of something.
     pub(in crate::copy) fn add_surplus(&self, work: &Work, present: Present) {
         let entries = work.name.iter().map(|name| (name.clone(), present)).collect();
-        let (frame, taken) = (Rc::clone(&work.frame), BTreeSet::new());
-        self.surplus.borrow_mut().push(Surplus { frame, taken, entries, is_in_the_way: true });
+        let (target_directory, taken) = (Rc::clone(&work.target_directory), BTreeSet::new());
+        self.surplus.borrow_mut().push(Surplus { target_directory, taken, entries, is_in_the_way: true });
     }
 }
 

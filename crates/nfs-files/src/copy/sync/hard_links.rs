@@ -8,7 +8,7 @@ use crate::{
     copy::{
         Overwrite, Run,
         compare::Age,
-        destination::{Place, Present, directory::Frame},
+        destination::{Location, Present, directory::TargetDirectory},
         file::{Item, Version},
         resume::Receiving,
         source::{Attributes, Kind, Node, Origin},
@@ -31,7 +31,7 @@ pub(in crate::copy) struct HardLinks {
 }
 
 /// A name in a directory of the destination.
-type Name = (Rc<Frame>, Vec<u8>);
+type Name = (Rc<TargetDirectory>, Vec<u8>);
 
 /// What a server shows of a file: some give one number to several.
 type Seen = (Option<FileHandle>, Attributes);
@@ -40,26 +40,35 @@ type Seen = (Option<FileHandle>, Attributes);
 #[derive(Debug)]
 struct Other {
     node: Node,
-    frame: Rc<Frame>,
+    target_directory: Rc<TargetDirectory>,
     name: Vec<u8>,
 }
 
 impl HardLinks {
     /// Takes a name of a file that is to wait for the copy under another name; hands the others back.
-    pub(in crate::copy) fn defer(&self, node: Node, frame: &Rc<Frame>, name: &[u8]) -> Option<Node> {
+    pub(in crate::copy) fn defer(
+        &self,
+        node: Node,
+        target_directory: &Rc<TargetDirectory>,
+        name: &[u8],
+    ) -> Option<Node> {
         if node.kind != Kind::File || node.attributes.links < 2 {
             return Some(node);
         }
         let mut first = self.first.borrow_mut();
         let seen = (handle(&node), node.attributes);
         if let Some(((there, first), before)) = first.get(&node.attributes.file) {
-            if Rc::ptr_eq(there, frame) && first == name || !is_one_file(before, &seen) {
+            if Rc::ptr_eq(there, target_directory) && first == name || !is_one_file(before, &seen) {
                 return Some(node);
             }
-            self.others.borrow_mut().push(Other { node, frame: Rc::clone(frame), name: name.to_vec() });
+            self.others.borrow_mut().push(Other {
+                node,
+                target_directory: Rc::clone(target_directory),
+                name: name.to_vec(),
+            });
             return None;
         }
-        first.insert(node.attributes.file, ((Rc::clone(frame), name.to_vec()), seen));
+        first.insert(node.attributes.file, ((Rc::clone(target_directory), name.to_vec()), seen));
         Some(node)
     }
 }
@@ -73,22 +82,23 @@ impl Run<'_> {
         let others = sync.hard_links.others.take();
         let first = sync.hard_links.first.take();
         let mut end = Ok(());
-        for Other { node, frame, name } in others {
+        for Other { node, target_directory, name } in others {
             if end.is_ok() {
                 let ((there, first), _) = &first[&node.attributes.file];
                 let share = Share::new(self.context.servers.activity(), node.expected_bytes());
-                let item = Item { node: &node, frame: &frame, name: &name, share: &share };
+                let item =
+                    Item { node: &node, target_directory: &target_directory, name: &name, share: &share };
                 let make = async || self.make_hard_link(sync, item, there, first).await;
-                end = self.in_open(&frame, make).await.or_else(|it| self.context.events.fail(it));
+                end = self.in_open(&target_directory, make).await.or_else(|it| self.context.events.fail(it));
             }
-            end = end.and(self.release(frame).await);
+            end = end.and(self.release(target_directory).await);
         }
         if more && end.is_ok() {
             *sync.hard_links.first.borrow_mut() = first;
             return Ok(());
         }
-        for ((frame, _), _) in first.into_values() {
-            end = end.and(self.release(frame).await);
+        for ((target_directory, _), _) in first.into_values() {
+            end = end.and(self.release(target_directory).await);
         }
         end
     }
@@ -97,11 +107,11 @@ impl Run<'_> {
         &self,
         sync: &Syncing,
         item: Item<'_>,
-        there: &Frame,
+        there: &TargetDirectory,
         first: &[u8],
     ) -> Result<()> {
-        let Item { node, frame, name, share } = item;
-        drop(self.turn(frame, name).await?);
+        let Item { node, target_directory, name, share } = item;
+        drop(self.turn(target_directory, name).await?);
         let copied = match there.is_touched() {
             true => there.place.look_up(self.context, first).await?,
             false => there.place.present(self.context, first).await?,
@@ -116,14 +126,14 @@ impl Run<'_> {
             _ => None,
         };
         let present = match self.copy.overwrite {
-            Overwrite::Always => frame.place.present(self.context, name).await?,
+            Overwrite::Always => target_directory.place.present(self.context, name).await?,
             // Its listing may be long ago, and this run may have replaced another name of what was there.
-            Overwrite::Never | Overwrite::Older => frame.place.look_up(self.context, name).await?,
+            Overwrite::Never | Overwrite::Older => target_directory.place.look_up(self.context, name).await?,
         };
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {
                 share.leave_out(u64::MAX);
-                return self.say_change(node, frame, name, Change::Link);
+                return self.say_change(node, target_directory, name, Change::Link);
             }
             // It was not copied: what is wrong with it is said again, or it is copied now.
             return self.file(item).await;
@@ -131,27 +141,29 @@ impl Run<'_> {
         let seen = |it: &Present| (it.handle, it.attributes);
         if present.is_some_and(|present| is_one_file(&seen(&present), &seen(&copied))) {
             share.leave_out(u64::MAX);
-            return self.unchanged(node, &frame.place.name(name));
+            return self.unchanged(node, &target_directory.place.name(name));
         }
         if let Some(present) = &present {
-            let is_newer = self.age(node, &frame.place, &present.attributes).await? == Age::Newer;
+            let is_newer = self.age(node, &target_directory.place, &present.attributes).await? == Age::Newer;
             let is_replaced = matches!(present.kind, Kind::File | Kind::Symlink);
             let is_kept = self.copy.overwrite == Overwrite::Never || is_newer && !sync.options.force;
-            if (!is_replaced || is_kept) && self.wants(node, frame, name, Some(present)).await?.is_none() {
+            if (!is_replaced || is_kept)
+                && self.wants(node, target_directory, name, Some(present)).await?.is_none()
+            {
                 return Ok(());
             }
         }
         share.leave_out(u64::MAX);
         if !self.copy.dry_run {
-            frame.touch(self.context).await;
+            target_directory.touch(self.context).await;
             let link = (&copied, there, first);
             let replaces = self.replaces(present.as_ref().map(Version::from));
             let named = (name, &self.tags);
-            match frame.place.hard_link(self.context, named, link, replaces).await? {
-                Named::Yes => remove_left(&frame.place, name),
+            match target_directory.place.hard_link(self.context, named, link, replaces).await? {
+                Named::Yes => remove_left(&target_directory.place, name),
                 Named::Taken => {
-                    let there = frame.place.look_up(self.context, name).await?;
-                    if self.wants(node, frame, name, there.as_ref()).await?.is_none() {
+                    let there = target_directory.place.look_up(self.context, name).await?;
+                    if self.wants(node, target_directory, name, there.as_ref()).await?.is_none() {
                         return Ok(());
                     }
                     return self.file(item).await;
@@ -159,14 +171,14 @@ impl Run<'_> {
                 Named::Unknown => return self.file(item).await,
             }
         }
-        self.say_change(node, frame, name, Change::Link)
+        self.say_change(node, target_directory, name, Change::Link)
     }
 }
 
 /// Removes what an interrupted copy has left here of a file that has become a link: it had the other name first. What cannot be removed
 /// is what the next copy to this name removes.
-fn remove_left(place: &Place, name: &[u8]) {
-    let Place::Local { directory, .. } = place else { return };
+fn remove_left(place: &Location, name: &[u8]) {
+    let Location::Local { directory, .. } = place else { return };
     if matches!(directory.stat(&temporary(name)), Ok(Some(_)))
         && Receiving::remove_left(directory, name).is_ok()
         && let Ok(part) = Part::beside(directory, name, 0o600, None, || None)

@@ -38,7 +38,7 @@ const SENT: &[u8] = b"sent";
 
 /// Our place in a cell.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Role {
     First(Door),
     Member(Member),
 }
@@ -56,14 +56,14 @@ pub(super) struct Door {
 pub(super) struct Member(AsyncFd<OwnedFd>);
 
 /// Opens a cell, or joins it if there is one of this name.
-pub(super) async fn enter(name: &str, link: &LinkConfig, seed: u64) -> anyhow::Result<Place> {
+pub(super) async fn enter(name: &str, link: &LinkConfig, seed: u64) -> anyhow::Result<Role> {
     let explained = |error: io::Error| anyhow::anyhow!("--cell {name}: {}", io_text(&error));
     let link = fingerprint(link, seed);
     loop {
         match open(name).map_err(explained)? {
-            Some(listener) => return Ok(Place::First(Door { listener, link, members: JoinSet::new() })),
+            Some(listener) => return Ok(Role::First(Door { listener, link, members: JoinSet::new() })),
             None => match join(name, &link).await {
-                Ok(Some(member)) => return Ok(Place::Member(member)),
+                Ok(Some(member)) => return Ok(Role::Member(member)),
                 Ok(None) => {
                     return Err(Failure::usage(format!(
                         "--cell {name} has another link or seed; all in a cell must say the same"
