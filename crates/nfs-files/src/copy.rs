@@ -708,7 +708,7 @@ impl Run<'_> {
         let made = TargetDirectory::below(target_directory, place, below, node.attributes, was, last);
         let made = Rc::new(made);
         if !self.copy.dry_run {
-            made.narrow(self.context).await;
+            made.narrow(self.context).await?;
         }
         if is_changed {
             made.note_change();

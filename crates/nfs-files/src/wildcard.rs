@@ -144,7 +144,16 @@ fn class(rest: &mut Peekable<Chars<'_>>) -> Result<Part, String> {
 fn named_class(rest: &mut Peekable<Chars<'_>>) -> Result<&'static [(char, char)], String> {
     rest.next();
     let name: String = std::iter::from_fn(|| rest.next_if(char::is_ascii_alphabetic)).collect();
-    let ranges: &[(char, char)] = match &*name {
+    let ranges = posix_class(&name).ok_or_else(|| format!("there is no character class [:{name}:]"))?;
+    match (rest.next(), rest.next()) {
+        (Some(':'), Some(']')) => Ok(ranges),
+        _ => Err(format!("[:{name} must end with :]")),
+    }
+}
+
+/// Returns the characters of a class that POSIX has, in the C locale; `None` for other names.
+pub(crate) fn posix_class(name: &str) -> Option<&'static [(char, char)]> {
+    Some(match name {
         "alnum" => &[('a', 'z'), ('A', 'Z'), ('0', '9')],
         "alpha" => &[('a', 'z'), ('A', 'Z')],
         "blank" => &[(' ', ' '), ('\t', '\t')],
@@ -157,12 +166,8 @@ fn named_class(rest: &mut Peekable<Chars<'_>>) -> Result<&'static [(char, char)]
         "space" => &[(' ', ' '), ('\t', '\r')],
         "upper" => &[('A', 'Z')],
         "xdigit" => &[('0', '9'), ('a', 'f'), ('A', 'F')],
-        _ => return Err(format!("there is no character class [:{name}:]")),
-    };
-    match (rest.next(), rest.next()) {
-        (Some(':'), Some(']')) => Ok(ranges),
-        _ => Err(format!("[:{name} must end with :]")),
-    }
+        _ => return None,
+    })
 }
 
 /// Returns the characters of a name; bytes that are not UTF-8 are none.

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::common::{NOBODY, Server, command, needs_root, noise, ok, stderr, until};
+use crate::common::{NOBODY, Server, as_user, command, needs_root, noise, ok, stderr, until};
 
 const USERS: u32 = 100;
 const DAEMON: u32 = 1;
@@ -99,6 +99,43 @@ fn a_directory_is_closed_before_more_is_in_it() {
     run.kill().unwrap();
     run.wait().unwrap();
     assert_eq!(seen(&copy.join("private")).1, 0o700);
+}
+
+/// A directory of somebody else who lets a group write, as in a tree that several people share.
+#[test]
+fn what_is_private_goes_into_no_open_directory_of_somebody_else() {
+    needs_root("directories of others");
+    let (server, here) = (Server::of_nobody(), tempfile::tempdir().unwrap());
+    let (tree, copy) = (here.path().join("tree"), server.path(""));
+    for top in [&tree, &copy] {
+        for name in ["private", "shared", "mine"] {
+            fs::create_dir_all(top.join(name)).unwrap();
+            set(&top.join(name), (DAEMON, NOBODY), 0o775);
+        }
+        set(top, (DAEMON, NOBODY), 0o775);
+    }
+    for (name, mode) in [("private", 0o700), ("shared", 0o750), ("mine", 0o700)] {
+        set(&tree.join(name), (NOBODY, NOBODY), mode);
+        fs::write(tree.join(name).join("file"), "x").unwrap();
+        set(&tree.join(name).join("file"), (NOBODY, NOBODY), 0o644);
+    }
+    set(here.path(), (0, 0), 0o755);
+    set(&copy.join("mine"), (NOBODY, NOBODY), 0o775);
+    let of_tree = Server::at(&tree);
+    let up = [tree.to_str().unwrap(), &server.url("/")];
+    let down = [&of_tree.url("/"), copy.to_str().unwrap()];
+    for [from, to] in [up, down] {
+        let output = as_user(NOBODY, ["sync", "-q", from, to]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("/private: others can read what is in it"), "{said}");
+        assert!(!copy.join("private/file").exists());
+        assert_eq!(seen(&copy.join("mine")).1, 0o700);
+        for name in ["shared", "mine"] {
+            fs::remove_file(copy.join(name).join("file")).unwrap();
+        }
+        set(&copy.join("mine"), (NOBODY, NOBODY), 0o775);
+    }
 }
 
 #[test]

@@ -92,22 +92,27 @@ const LAST_SECONDS: [i128; 7] =
     [0x7fff_ffff, 0xffff_ffff, 4_354_819_198, 4_354_819_199, 15_032_385_535, 16_299_260_424, 2_082_844_800];
 const FIRST_SECONDS: [i128; 3] = [-0x8000_0000, 0, 315_532_800];
 
-/// FAT has local times: its first and last one may be so many seconds away.
+/// The limits of FAT and exFAT among them. FAT has local times: its first and last one may be so many seconds away.
+const FAT_LIMITS: [i128; 3] = [315_532_800, 4_354_819_198, 4_354_819_199];
 const ZONE_SECONDS: i128 = 14 * 3600;
+
+/// The finest step of any time there: exFAT's. Elsewhere, the first day of 1980 is a time as any other (archives have it).
+const FINEST_OF_FAT: u128 = 10_000_000;
 
 /// Whether what is there has the time that its file system has for all later ones, or for all earlier ones, and the source's is one.
 fn is_nearest(source: SystemTime, there: &Attributes) -> bool {
     let second = SECOND as i128;
     let source = nanoseconds(source).div_euclid(second);
+    let may_be_fat = step(there) >= FINEST_OF_FAT;
     let there = nanoseconds(there.times.modified).div_euclid(second);
     let is_at = |limit: &i128| {
-        let zone =
-            if matches!(limit, 315_532_800 | 4_354_819_198 | 4_354_819_199) { ZONE_SECONDS } else { 0 };
-        (there - limit).abs() <= zone
+        if FAT_LIMITS.contains(limit) {
+            may_be_fat && (there - limit).abs() <= ZONE_SECONDS
+        } else {
+            there == *limit
+        }
     };
-    there < source
-        && LAST_SECONDS.iter().any(is_at)
-        && LAST_SECONDS.iter().any(|last| is_at(last) && source > *last)
+    there < source && LAST_SECONDS.iter().any(|last| is_at(last) && source > *last)
         || there > source && FIRST_SECONDS.iter().any(|first| is_at(first) && source < *first)
 }
 
@@ -246,19 +251,23 @@ mod tests {
     #[test]
     fn the_nearest_time_that_a_file_system_has_is_that_of_its_source() {
         let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
-        for (source, held, expected) in [
-            (2_209_000_000, 0x7fff_ffff, true),
-            (2_209_000_000, 0x7fff_fffe, false),
-            (2_000_000_000, 0x7fff_ffff, false),
-            (5_000_000_000, 0xffff_ffff, true),
-            (5_000_000_000, 4_354_819_198 - 3600, true),
-            (86_400, 315_532_800 + 7200, true),
-            (86_400, 315_532_800 + 86_400, false),
-            (1_000_000_000, 315_532_800, false),
+        let (fine, exfat, fat) = (1, 10 * MS, 2 * S);
+        for (source, held, step, expected) in [
+            (2_209_000_000, 0x7fff_ffff, fine, true),
+            (2_209_000_000, 0x7fff_fffe, fine, false),
+            (2_000_000_000, 0x7fff_ffff, fine, false),
+            (5_000_000_000, 0xffff_ffff, fine, true),
+            (5_000_000_000, 4_354_819_198 - 3600, fat, true),
+            (5_000_000_000, 4_354_819_198 - 3600, fine, false),
+            (86_400, 315_532_800 + 7200, fat, true),
+            (86_400, 315_532_800 + 7200, exfat, true),
+            (86_400, 315_532_800, fine, false),
+            (86_400, 315_532_800 + 86_400, fat, false),
+            (1_000_000_000, 315_532_800, fat, false),
         ] {
-            let mut copy = there(S, 1);
+            let mut copy = there(S + 123_456_789, step);
             copy.times.modified = at(held);
-            assert_eq!(is_nearest(at(source), &copy), expected, "{source} {held}");
+            assert_eq!(is_nearest(at(source), &copy), expected, "{source} {held} {step}");
         }
     }
 

@@ -291,8 +291,21 @@ impl Location {
         last: Attributes,
         preserve: bool,
     ) -> Result<()> {
+        match self.try_last(context, last, preserve).await? {
+            Some(why) if preserve => context.events.tell(&Event::Warning(Warning::NotKept(&why))),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`set_last`](Self::set_last); returns why it was refused.
+    async fn try_last(
+        &self,
+        context: Context<'_>,
+        last: Attributes,
+        preserve: bool,
+    ) -> Result<Option<String>> {
         match self {
-            Self::Planned(_) => Ok(()),
+            Self::Planned(_) => Ok(None),
             Self::Local { directory, was_created, .. } => {
                 if preserve {
                     match *was_created {
@@ -305,12 +318,7 @@ impl Location {
                 if preserve {
                     set = directory.set_times(last.times).and(set);
                 }
-                if let Err(error) = set.as_ref()
-                    && preserve
-                {
-                    context.events.tell(&Event::Warning(Warning::NotKept(&io_text(error))))?;
-                }
-                Ok(())
+                Ok(set.err().map(|error| io_text(&error)))
             }
             Self::Remote(place) => {
                 let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
@@ -320,18 +328,32 @@ impl Location {
                     .set_attributes(place.handle, attributes)
                     .await
                 {
-                    Err(error) if is_refused(&error) => {
-                        if preserve {
-                            context.events.tell(&Event::Warning(Warning::NotKept(&error.to_string())))?;
-                        }
-                        Ok(())
-                    }
-                    set => set.at(&place.remote),
+                    Err(error) if is_refused(&error) => Ok(Some(error.to_string())),
+                    set => set.at(&place.remote).map(|_| None),
                 };
-                place.with(context, set).await?;
+                let refused = place.with(context, set).await?;
                 context.servers.activity().step();
-                Ok(())
+                Ok(refused)
             }
+        }
+    }
+
+    /// Takes permissions from a directory that was there.
+    ///
+    /// # Errors
+    /// It belongs to somebody else, who has not even the mode set that it has. Where no modes are kept at all, it stays as it is.
+    pub(super) async fn narrow(&self, context: Context<'_>, was: Attributes, mode: u32) -> Result<()> {
+        let narrower = Attributes { mode, ..was };
+        if self.try_last(context, narrower, false).await?.is_none() {
+            return Ok(());
+        }
+        match self.try_last(context, was, false).await? {
+            None => Ok(()),
+            Some(why) => Err(Error::other(format!(
+                "{}: others can read what is in it, its source is closed to them, and its permissions cannot be \
+                 changed ({why}); nothing is copied into it",
+                self.own_name().shown
+            ))),
         }
     }
 

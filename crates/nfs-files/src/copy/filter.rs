@@ -16,7 +16,7 @@ use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
-use crate::pattern::Pattern;
+use crate::{pattern::Pattern, wildcard::posix_class};
 
 /// The name of the files that `--gitignore` reads.
 pub(super) const GITIGNORE: &[u8] = b".gitignore";
@@ -276,6 +276,60 @@ fn without_alternatives(line: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
+/// Writes `[:NAME:]` in brackets as the ranges of characters that it means in gitignore(5).
+///
+/// # Errors
+/// A line for the user about a class that there is not.
+fn without_classes(line: &str) -> Result<Cow<'_, str>, String> {
+    if !line.contains("[:") {
+        return Ok(Cow::Borrowed(line));
+    }
+    let (mut plain, mut rest) = (String::new(), line);
+    while let Some(open) = rest.find(['[', '\\']) {
+        let is_escaped = rest[open..].starts_with('\\');
+        let (before, from) = rest.split_at(open);
+        plain.push_str(before);
+        let mut characters = from.chars();
+        plain.extend(characters.next());
+        if is_escaped {
+            plain.extend(characters.next());
+            rest = characters.as_str();
+            continue;
+        }
+        rest = characters.as_str();
+        // A bracket that comes first is one of the characters.
+        let first = rest.trim_start_matches(['!', '^']);
+        let head = rest.len() - first.len() + usize::from(first.starts_with(']'));
+        plain.push_str(&rest[..head]);
+        rest = &rest[head..];
+        let mut last = String::new();
+        while let Some(next) = rest.chars().next().filter(|&next| next != ']') {
+            if let Some((name, behind)) = rest.strip_prefix("[:").and_then(|rest| rest.split_once(":]")) {
+                let ranges =
+                    posix_class(name).ok_or_else(|| format!("there is no character class [:{name}:]"))?;
+                for &(from, to) in ranges {
+                    // None matches a slash. An exclamation mark that came first would turn the meaning round.
+                    let (to, slash) = if (from..=to).contains(&'/') { ('.', Some(to)) } else { (to, None) };
+                    let part = format!("{from}-{to}");
+                    if from == '!' {
+                        last.push_str(&part)
+                    } else {
+                        plain.push_str(&part)
+                    }
+                    plain.extend(slash.filter(|&to| to > '/').map(|to| format!("0-{to}")));
+                }
+                rest = behind;
+            } else {
+                plain.push(next);
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+        plain.push_str(&last);
+    }
+    plain.push_str(rest);
+    Ok(Cow::Owned(plain))
+}
+
 impl Ignores {
     /// Reads the patterns of a directory.
     ///
@@ -288,7 +342,8 @@ impl Ignores {
         for line in text.split(|&byte| byte == b'\n').filter(|line| !line.starts_with(b"#")) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let line = str::from_utf8(line).map_err(|_| format!("{}: is not UTF-8", line.escape_ascii()))?;
-            builder.add_line(None, &without_alternatives(line)).map_err(|error| error.to_string())?;
+            let line = without_classes(line).map_err(|why| format!("{line}: {why}"))?;
+            builder.add_line(None, &without_alternatives(&line)).map_err(|error| error.to_string())?;
         }
         let patterns = builder.build().map_err(|error| error.to_string())?;
         Ok(Self { directory, patterns, above, _charge: None })
@@ -367,6 +422,23 @@ mod tests {
         {
             assert_eq!(takes(&filter, path), is_taken, "{path}");
         }
+        for (pattern, left, taken) in [
+            ("id[[:digit:]].key", &["id1.key"][..], &["id22.key", "ida.key", "id:.key"][..]),
+            ("[[:punct:]]", &["!", "~", "{", "]", "-", "^", "\\"], &["a", "0", " "]),
+            ("[^[:punct:]]", &["a", "0"], &["!", "~"]),
+            ("[![:space:]_]", &["a"], &["_", " "]),
+            ("[[:graph:]]", &["!", "0", "z"], &["zz"]),
+            ("[][:alpha:]]x", &["]x", "ax"], &["1x"]),
+            (r"\[[:digit:]]", &["[d]"], &["1", "[1"]),
+            ("[:digit:]", &["d", ":"], &["1"]),
+        ] {
+            let mut filter = self::filter(&[]);
+            filter.add_patterns(pattern.as_bytes()).unwrap();
+            left.iter().for_each(|path| assert!(!takes(&filter, path), "{pattern} {path}"));
+            taken.iter().for_each(|path| assert!(takes(&filter, path), "{pattern} {path}"));
+        }
+        let unknown = filter.add_patterns(b"[[:ditig:]]\n").unwrap_err();
+        assert_eq!(unknown, "[[:ditig:]]: there is no character class [:ditig:]");
         // What cannot be matched would be copied, and not deleted.
         assert_eq!(filter.add_patterns(b"caf\xe9.txt\n").unwrap_err(), "caf\\xe9.txt: is not UTF-8");
         assert!(filter.add_patterns(b"# caf\xe9\n").is_ok());

@@ -32,21 +32,31 @@ const MAX_CHANGES: u32 = 5;
 /// Stable WRITEs in a row with one write verifier after which a server is taken for one that stays: four windows of 16.
 const STEADY_WRITES: u32 = 64;
 
+/// What was known of the server's verifiers when a call was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SentUnder {
+    verifier: Option<writeverf3>,
+    /// Verifiers that had been seen by then, each time that it was another.
+    seen: u64,
+}
+
 /// Follows every written range until it is stable, or gives it back when the server forgot it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stability {
-    verifier: Option<writeverf3>,
+    latest: SentUnder,
     retired: Vec<writeverf3>,
-    /// Written under `verifier` since the last COMMIT was sent.
+    /// Written under the latest verifier since the last COMMIT was sent.
     unstable: RangeSet,
-    /// Written under `verifier` before the COMMIT in flight was sent.
+    /// Written under it before the COMMIT in flight was sent.
     committing: RangeSet,
-    /// The verifier when the COMMIT in flight was sent.
-    committing_under: Option<writeverf3>,
+    /// What the COMMIT in flight was sent under.
+    committing_under: SentUnder,
     stable: RangeSet,
     lost: u64,
     /// Changes of the verifier since the last COMMIT that counted, one a round trip.
     changes: u32,
+    /// Verifiers seen when a change was counted last: what is sent from then on shows the next one.
+    counted_at: u64,
     /// The verifier of the last stable WRITE since then, and how many in a row had it.
     steady: Option<(writeverf3, u32)>,
 }
@@ -57,9 +67,9 @@ impl Stability {
         Self { stable, ..Self::default() }
     }
 
-    /// Returns the latest verifier, which a WRITE that is sent now is sent under.
-    pub(super) const fn verifier(&self) -> Option<writeverf3> {
-        self.verifier
+    /// Returns what a WRITE that is sent now is sent under.
+    pub(super) const fn sent_under(&self) -> SentUnder {
+        self.latest
     }
 
     /// Records the reply to a WRITE that was sent under `sent_under`; what turns out to be lost goes to `todo`.
@@ -68,7 +78,7 @@ impl Stability {
         range: Range,
         committed: stable_how,
         verifier: writeverf3,
-        sent_under: Option<writeverf3>,
+        sent_under: SentUnder,
         todo: &mut RangeSet,
     ) {
         if committed != stable_how::UNSTABLE {
@@ -88,7 +98,7 @@ impl Stability {
     /// Records that a COMMIT is sent: it covers what was acknowledged before.
     pub(super) fn start_commit(&mut self) {
         self.unstable.drain_into(&mut self.committing);
-        self.committing_under = self.verifier;
+        self.committing_under = self.latest;
     }
 
     /// Records that nobody waits for the COMMIT any more.
@@ -153,7 +163,7 @@ impl Stability {
     pub(super) fn state(&self) -> (RangeSet, [u8; 8], RangeSet) {
         let mut unstable = self.unstable.clone();
         self.committing.clone().drain_into(&mut unstable);
-        (self.stable.clone(), self.verifier.unwrap_or_default().0, unstable)
+        (self.stable.clone(), self.latest.verifier.unwrap_or_default().0, unstable)
     }
 
     /// Returns the bytes that were given back so far.
@@ -165,8 +175,8 @@ impl Stability {
     ///
     /// Replies may overtake each other, so that the life with the earlier reply may be taken for the later one. But a call that was sent
     /// after a reply of some life was run in that life or in a later one.
-    fn is_late(&self, verifier: writeverf3, sent_under: Option<writeverf3>) -> bool {
-        self.retired.contains(&verifier) && sent_under != self.verifier
+    fn is_late(&self, verifier: writeverf3, sent_under: SentUnder) -> bool {
+        self.retired.contains(&verifier) && sent_under.verifier != self.latest.verifier
     }
 
     /// A server that keeps its verifier for long enough is given unstable WRITEs again: those are faster.
@@ -185,29 +195,43 @@ impl Stability {
     }
 
     /// A verifier we did not have: the server restarted and may have forgotten every unstable byte.
-    fn observe(&mut self, verifier: writeverf3, sent_under: Option<writeverf3>, todo: &mut RangeSet) {
-        match self.verifier.replace(verifier) {
-            Some(old) if old != verifier => {
-                // What was sent before the change before this one is one with it.
-                self.changes += u32::from(sent_under == Some(old));
-                self.retired.retain(|&it| it != verifier);
-                if self.retired.len() == MAX_RETIRED {
-                    self.retired.remove(0);
-                }
-                self.retired.push(old);
-                self.abandon(todo);
-            }
-            _ => {}
+    fn observe(&mut self, verifier: writeverf3, sent_under: SentUnder, todo: &mut RangeSet) {
+        let before = self.latest.verifier.replace(verifier);
+        if before == Some(verifier) {
+            return;
         }
+        self.latest.seen += 1;
+        let Some(before) = before else {
+            self.counted_at = self.latest.seen;
+            return;
+        };
+        // What was sent before the last change was seen is one with it.
+        if sent_under.seen >= self.counted_at {
+            self.changes += 1;
+            self.counted_at = self.latest.seen;
+        }
+        self.retired.retain(|&it| it != verifier);
+        if self.retired.len() == MAX_RETIRED {
+            self.retired.remove(0);
+        }
+        self.retired.push(before);
+        self.abandon(todo);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     const OLD: writeverf3 = writeverf3([1; 8]);
     const NEW: writeverf3 = writeverf3([2; 8]);
+
+    /// Sent when this was the latest verifier.
+    const fn under(verifier: writeverf3) -> SentUnder {
+        SentUnder { verifier: Some(verifier), seen: 2 }
+    }
 
     struct Bench {
         stability: Stability,
@@ -221,16 +245,10 @@ mod tests {
 
         /// A WRITE that was sent before any reply came.
         fn written(&mut self, start: u64, end: u64, verifier: writeverf3) {
-            self.written_under(start, end, verifier, None);
+            self.written_under(start, end, verifier, SentUnder::default());
         }
 
-        fn written_under(
-            &mut self,
-            start: u64,
-            end: u64,
-            verifier: writeverf3,
-            sent_under: Option<writeverf3>,
-        ) {
+        fn written_under(&mut self, start: u64, end: u64, verifier: writeverf3, sent_under: SentUnder) {
             let (range, unstable) = (Range { start, end }, stable_how::UNSTABLE);
             self.stability.written(range, unstable, verifier, sent_under, &mut self.todo);
         }
@@ -284,7 +302,7 @@ mod tests {
         bench.written(10, 20, NEW);
         bench.written(20, 30, OLD);
         assert_eq!(bench.state(), (0, 10, 20), "only what the old life acknowledged is written again");
-        bench.written_under(0, 10, OLD, Some(OLD));
+        bench.written_under(0, 10, OLD, under(OLD));
         assert_eq!(bench.state(), (0, 10, 20), "it was sent in the old life, and may have been lost with it");
     }
 
@@ -304,11 +322,11 @@ mod tests {
         bench.written(10, 20, NEW);
         bench.written(0, 10, OLD);
         assert_eq!(bench.state(), (0, 10, 10), "which of the two lives is the later one cannot be known");
-        bench.written_under(10, 20, NEW, Some(OLD));
+        bench.written_under(10, 20, NEW, under(OLD));
         assert_eq!(bench.state(), (0, 10, 20), "NEW answers after OLD: what OLD had is lost");
-        bench.written_under(20, 30, NEW, Some(OLD));
+        bench.written_under(20, 30, NEW, under(OLD));
         assert_eq!(bench.state(), (0, 20, 20), "NEW is the latest now, whatever was thought before");
-        bench.written_under(0, 10, OLD, Some(OLD));
+        bench.written_under(0, 10, OLD, under(OLD));
         assert_eq!(bench.state(), (0, 20, 20), "OLD is over");
     }
 
@@ -320,7 +338,7 @@ mod tests {
         bench.stability.start_commit();
         bench.committed(NEW);
         assert_eq!(bench.state(), (0, 0, 20));
-        bench.written_under(0, 20, NEW, Some(NEW));
+        bench.written_under(0, 20, NEW, under(NEW));
         bench.stability.start_commit();
         bench.committed(NEW);
         assert_eq!(bench.state().0, 20);
@@ -359,7 +377,7 @@ mod tests {
     fn the_state_says_what_is_stable_and_what_waits_under_which_verifier() {
         let mut bench = Bench::new();
         let range = Range { start: 0, end: 5 };
-        bench.stability.written(range, stable_how::FILE_SYNC, OLD, None, &mut bench.todo);
+        bench.stability.written(range, stable_how::FILE_SYNC, OLD, SentUnder::default(), &mut bench.todo);
         bench.written(5, 10, NEW);
         bench.stability.start_commit();
         bench.written(20, 30, NEW);
@@ -380,7 +398,7 @@ mod tests {
     fn stable_writes_need_no_commit() {
         let mut bench = Bench::new();
         let range = Range { start: 0, end: 7 };
-        bench.stability.written(range, stable_how::FILE_SYNC, OLD, None, &mut bench.todo);
+        bench.stability.written(range, stable_how::FILE_SYNC, OLD, SentUnder::default(), &mut bench.todo);
         bench.written(7, 9, NEW);
         assert_eq!(bench.state(), (7, 2, 0));
     }
@@ -395,7 +413,7 @@ mod tests {
         let (mut stability, mut todo) = (Stability::default(), RangeSet::default());
         let mut verdicts = Vec::new();
         for round in 0..7_u8 {
-            let sent_under = stability.verifier();
+            let sent_under = stability.sent_under();
             // A window of WRITEs, each answered with a verifier of its own.
             for block in 0..64_u8 {
                 let range = Range { start: block.into(), end: u64::from(block) + 1 };
@@ -409,12 +427,30 @@ mod tests {
     }
 
     #[test]
+    fn a_verifier_that_changes_with_every_call_is_noticed_when_each_reply_makes_room_for_a_call() {
+        const WINDOW: usize = 16;
+        let (mut stability, mut todo) = (Stability::default(), RangeSet::default());
+        let mut in_flight = VecDeque::from([SentUnder::default(); WINDOW]);
+        let mut replies = 0_u64;
+        while !stability.is_hopeless() && replies < 1000 {
+            let (range, sent_under) =
+                (Range { start: replies, end: replies + 1 }, in_flight.pop_front().unwrap());
+            let verifier = writeverf3(replies.to_be_bytes());
+            stability.written(range, stable_how::UNSTABLE, verifier, sent_under, &mut todo);
+            in_flight.push_back(stability.sent_under());
+            replies += 1;
+        }
+        let windows = replies.div_ceil(WINDOW as u64);
+        assert!((5..=7).contains(&windows), "{replies} replies");
+    }
+
+    #[test]
     fn two_verifiers_that_take_turns_are_no_late_replies() {
         // As behind an address that two servers share.
         let mut bench = Bench::new();
         let mut verdicts = Vec::new();
         for _ in 0..3 {
-            let sent_under = bench.stability.verifier();
+            let sent_under = bench.stability.sent_under();
             bench.written_under(0, 10, OLD, sent_under);
             bench.stability.start_commit();
             bench.committed(NEW);
@@ -428,7 +464,7 @@ mod tests {
     fn a_verifier_that_stays_ends_the_time_of_stable_writes() {
         let (mut stability, mut todo) = (Stability::default(), RangeSet::default());
         let mut write = |stability: &mut Stability, committed, life| {
-            let (range, under) = (Range { start: 0, end: 1 }, stability.verifier());
+            let (range, under) = (Range { start: 0, end: 1 }, stability.sent_under());
             stability.written(range, committed, writeverf3([life; 8]), under, &mut todo);
         };
         for life in 0..3 {
@@ -453,7 +489,7 @@ mod tests {
         let mut bench = Bench::new();
         for life in 0..100_u8 {
             let verifier = writeverf3([life; 8]);
-            let sent_under = bench.stability.verifier();
+            let sent_under = bench.stability.sent_under();
             bench.written_under(u64::from(life) * 10, u64::from(life) * 10 + 10, verifier, sent_under);
             bench.stability.start_commit();
             bench.committed(verifier);

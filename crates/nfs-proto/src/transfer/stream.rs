@@ -25,7 +25,7 @@ use self::{
 use super::{
     Effort, Limits, TransferError,
     ranges::{Range, RangeSet},
-    stability::{Stability, lateness},
+    stability::{SentUnder, Stability, lateness},
 };
 
 /// A call that a [`Stream`] wants made.
@@ -140,7 +140,7 @@ enum InFlight {
         /// What it was asked to be.
         stable: stable_how,
         /// The latest write verifier when it was sent.
-        sent_under: Option<writeverf3>,
+        sent_under: SentUnder,
     },
     Commit,
 }
@@ -407,7 +407,7 @@ impl<E: Clone + From<TransferError>> Stream<E> {
         self.pages.read(range.start, &mut data);
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
         let delay = self.wait_for_late_copies(now, range);
-        let sent_under = self.stability.verifier();
+        let sent_under = self.stability.sent_under();
         let action = StreamAction::Write { offset: range.start, data, stable };
         Some(self.call(delay, InFlight::Write { range, stable, sent_under }, action))
     }

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use nfs_wire::{
     FileHandle, Procedure, Status, encode,
-    nfs3_types::nfs3::{
-        COMMIT3resok, LOOKUP3resok, Nfs3Option, WRITE3resok, fattr3, nfs_fh3, stable_how, writeverf3,
-    },
+    nfs3_types::nfs3::{COMMIT3resok, LOOKUP3resok, Nfs3Option, WRITE3resok, fattr3, nfs_fh3, stable_how},
     reply::{self, Results},
     rpc::Rejection,
 };
@@ -23,7 +21,7 @@ use self::{quirks::ServerQuirks, sync_time::SyncTime};
 use super::{
     Effort, Limits, Machine, NextCall, Step, TransferError,
     ranges::{Range, RangeSet},
-    stability::Stability,
+    stability::{SentUnder, Stability},
 };
 use crate::{
     attr::{Metadata, SetAttributes, Time, optional},
@@ -163,7 +161,7 @@ struct Part {
     range: Range,
     stable: stable_how,
     /// The latest write verifier when it was sent.
-    sent_under: Option<writeverf3>,
+    sent_under: SentUnder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -353,7 +351,7 @@ impl Upload {
         let is_sample = !is_last && !dated && self.sync_time.wants_sample(limits, self.todo.bytes());
         let at_once = is_last || is_sample || self.quirks.forgets_writes || self.quirks.lacks_commit;
         let stable = if at_once { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
-        self.parts[part as usize] = Some(Part { range, stable, sent_under: self.stability.verifier() });
+        self.parts[part as usize] = Some(Part { range, stable, sent_under: self.stability.sent_under() });
         let length = u32::try_from(range.length()).expect("at most one block");
         let payload = Some(Payload { offset: range.start, length });
         // No two WRITEs of a transfer overlap, so a late copy harms only the modification time that was set meanwhile; with one

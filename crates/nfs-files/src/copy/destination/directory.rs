@@ -329,17 +329,24 @@ impl TargetDirectory {
 
     /// Takes from a directory that was there what its source does not permit, before anything more is in it: who may not read that there is
     /// not to read it here.
-    pub(in crate::copy) async fn narrow(&self, context: Context<'_>) {
-        let (Some(was), Some(source)) = (self.was, self.last.get()) else { return };
+    ///
+    /// # Errors
+    /// It belongs to somebody else and is open, and its source is closed to all but its owner. That the user has named the destination is
+    /// enough for what lies there itself.
+    pub(in crate::copy) async fn narrow(&self, context: Context<'_>) -> Result<()> {
+        const READ_AND_SEARCH: u32 = 0o055;
+        let (Some(was), Some(source)) = (self.was, self.last.get()) else { return Ok(()) };
         let owner = self.place.other_owner(context.servers, &was, &source);
         let changes_group = owner.is_some_and(|(_, group)| group != was.gid);
         let least = if changes_group { for_any_group(source.mode) } else { source.mode };
-        if was.mode & 0o077 & !least != 0 {
-            self.is_narrowed.set(true);
-            let narrower = Attributes { mode: was.mode & (least & 0o777 | 0o7700), ..was };
-            // What is refused now is refused at the end, and reported then.
-            let _ = self.place.set_last(context, narrower, false).await;
+        if was.mode & 0o077 & !least == 0 {
+            return Ok(());
         }
+        self.is_narrowed.set(true);
+        let narrowed = self.place.narrow(context, was, was.mode & (least & 0o777 | 0o7700)).await;
+        let is_private = source.mode & 0o077 == 0 && was.mode & READ_AND_SEARCH != 0;
+        // Anything else that is refused now is refused at the end, and reported then.
+        if is_private && !self.relative.is_empty() { narrowed } else { Ok(()) }
     }
 
     /// Whether it has the owner, the mode and the time of its source already, as far as it could get them.

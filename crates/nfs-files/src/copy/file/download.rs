@@ -172,8 +172,11 @@ impl Run<'_> {
             let now = Attributes::of_source(&source.remote, &metadata);
             let since = self.since(source, (&now, &attributes), &part).await;
             match since.map_err(|error| transfer_error(error, &path, &node.to_string()))? {
-                // Nothing of it has changed, and it ends before its size: so do files that lie on no disk. Of others a part is missing.
-                Since::Same if has_shrunk && metadata.used == 0 => return Ok(Attempt::IsNotItsSize),
+                // Nothing of it has changed, and it ends before its size: so do files that lie on no disk. Of others a part is missing, unless
+                // they have bytes and no size.
+                Since::Same if has_shrunk && (metadata.used == 0 || attributes.size == 0) => {
+                    return Ok(Attempt::IsNotItsSize);
+                }
                 Since::Same => {}
                 // Its listing may be long ago, and a short copy is soon made again.
                 Since::Grew if !is_large && attributes == node.attributes => {

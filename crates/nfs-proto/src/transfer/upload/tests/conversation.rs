@@ -5,7 +5,7 @@ use nfs_wire::{
     nfs3_types::nfs3::{
         COMMIT3args, CREATE3args, CREATE3resok, GETATTR3args, GETATTR3resok, LOOKUP3args, REMOVE3args,
         REMOVE3resok, RENAME3args, RENAME3resok, SETATTR3args, SETATTR3resok, WRITE3args, createhow3,
-        diropargs3, sattr3, set_atime, set_mtime,
+        diropargs3, sattr3, set_atime, set_mtime, writeverf3,
     },
 };
 
