@@ -687,11 +687,9 @@ impl Run<'_> {
             None if says => self.say(node, &place.own_name(), None)?,
             // Each shard would make what none does make.
             Some(_) if says_new => self.say_change(node, target_directory, name, Change::New)?,
-            Some(_) if !is_new && says && has_other_mode() => {
-                self.say_change(node, target_directory, name, Change::Attributes)?;
-            }
             None | Some(_) => {}
         }
+        let says_attributes = self.sync.is_some() && !is_new && says && has_other_mode();
         let changes = !self.copy.dry_run;
         // An interrupted run may have made it under its own name.
         let mut is_marked = changes && target_directory.marks();
@@ -709,6 +707,9 @@ impl Run<'_> {
         let made = Rc::new(made);
         if !self.copy.dry_run {
             made.narrow(self.context).await?;
+        }
+        if says_attributes {
+            self.say_change(node, target_directory, name, Change::Attributes)?;
         }
         if is_changed {
             made.note_change();

@@ -6,7 +6,7 @@ mod waiting;
 mod work;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -92,6 +92,8 @@ pub struct Service {
     /// Bytes of deferred calls and of the replies that they may bring, by caller.
     deferred_bytes: BTreeMap<Peer, usize>,
     busy_threads: usize,
+    /// Deferred calls that wait for a thread or are being made.
+    underway: BTreeSet<CallKey>,
     waiting: Line,
     events: BTreeMap<(Instant, u64), Event>,
     sequence: u64,
@@ -160,6 +162,7 @@ impl Service {
             work: VecDeque::new(),
             deferred_bytes: BTreeMap::new(),
             busy_threads: 0,
+            underway: BTreeSet::new(),
             waiting: Line::default(),
             events: BTreeMap::new(),
             sequence: 0,
@@ -208,9 +211,18 @@ impl Service {
             }
             _ => None,
         };
-        let mut job = Job { peer, header, plan, key, grant, deferred_bytes: 0, reply_bytes: 0 };
+        let mut job =
+            Job { peer, header, plan, key, underway: None, grant, deferred_bytes: 0, reply_bytes: 0 };
         let is_deferred = self.defers && job.needs_back_end();
         if is_deferred {
+            // A call may wait for long, and its retransmissions must not take what others need.
+            let key = CallKey::new(peer.address, peer.protocol, &job.header, reader.rest());
+            if !self.underway.insert(key) {
+                self.stats.in_progress += 1;
+                self.addresses.give_back(peer.address.ip(), grant.reply_bytes);
+                return Ok(());
+            }
+            job.underway = Some(key);
             if self.reserves {
                 job.reply_bytes = job.reply_limit(reader, self.limits(peer.protocol).transfer);
             }
@@ -237,6 +249,7 @@ impl Service {
         if done.generation == self.generation {
             let Done { job, outcome, .. } = done;
             self.release(&job);
+            self.note_end(&job);
             self.busy_threads -= 1;
             self.end(now, job, outcome);
             self.start_waiting(now);
@@ -315,6 +328,7 @@ impl Service {
         self.work.clear();
         self.deferred_bytes.clear();
         self.busy_threads = 0;
+        self.underway.clear();
         self.waiting.clear();
         self.events.clear();
         self.held.clear();
@@ -393,9 +407,17 @@ impl Service {
         self.waiting.add(Waiting { job, arguments: arguments.rest().to_vec() });
     }
 
+    /// Notes that a deferred call is not underway any more.
+    fn note_end(&mut self, job: &Job) {
+        if let Some(key) = &job.underway {
+            self.underway.remove(key);
+        }
+    }
+
     /// Forgets a call for which there is no room.
     fn drop_call(&mut self, job: &Job) {
         self.stats.overflowed += 1;
+        self.note_end(job);
         self.addresses.give_back(job.peer.address.ip(), job.grant.reply_bytes);
         if let (Some(cache), Some(key)) = (&mut self.cache, job.key) {
             cache.forget(key);

@@ -581,3 +581,45 @@ fn servers_of_fuse_end_within(limit: Duration) {
         assert!(elapsed < limit, "{option} {signal:?}: {elapsed:?}");
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn others_are_served_while_a_file_system_within_does_not_respond() {
+    let exported = Server::start();
+    fs::create_dir(exported.path("below")).unwrap();
+    let view = crate::mounted::Mount::at(&exported.url("/"), &[]);
+    let served = view.path.parent().unwrap();
+    fs::create_dir(served.join("other")).unwrap();
+    fs::write(served.join("other/file"), noise(1 << 20)).unwrap();
+    let server = Server::at(served);
+    crate::mounted::send(&view.process, Signal::STOP);
+    thread::sleep(Duration::from_millis(1500));
+    let quiet =
+        |arguments: &[&str]| command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let waiting = [quiet(&["ls", "-l", &server.url("/view")]), quiet(&["ls", &server.url("/view/below")])];
+    wait_for(|| waits_for_fuse(server.process()));
+    let here = tempfile::tempdir().unwrap();
+    let copy = here.path().join("copy").to_str().unwrap().to_owned();
+    let (file, new) = (server.url("/other/file"), server.url("/other/new"));
+    let (moved, there) = (server.url("/other/moved"), server.url("/other"));
+    for arguments in [
+        &["ls", "-l", &there][..],
+        &["cp", &file, &copy],
+        &["cp", &copy, &new],
+        &["mv", &new, &moved],
+        &["rm", &moved],
+    ] {
+        let mut others = quiet(arguments);
+        let elapsed = end_of(&mut others);
+        let _ = others.kill();
+        let status = others.wait().unwrap();
+        if !status.success() {
+            crate::mounted::send(&view.process, Signal::CONT);
+        }
+        assert!(status.success(), "{arguments:?}: {elapsed:?}");
+    }
+    crate::mounted::send(&view.process, Signal::CONT);
+    for mut process in waiting {
+        assert!(process.wait().unwrap().success(), "they were served in the end");
+    }
+}

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use nfs_wire::{
     nfs3_types::{
-        nfs3::{COMMIT3args, COMMIT3resok, REMOVE3args, nfs_fh3, stable_how},
+        nfs3::{COMMIT3args, COMMIT3resok, GETATTR3args, REMOVE3args, nfs_fh3, stable_how},
         xdr_codec::Void,
     },
     rpc::encode_call_header,
@@ -187,6 +187,24 @@ fn a_retransmission_of_a_call_in_service_is_dropped() {
     bench.exchange(&message);
     assert_eq!(bench.service.stats().in_progress, 1);
     assert_eq!(bench.pass(Duration::from_secs(1)).len(), 1);
+}
+
+#[test]
+fn a_retransmission_of_a_deferred_call_takes_no_further_thread() {
+    let mut bench = Bench::memory();
+    let object = bench.root();
+    bench.service.defer_calls();
+    let message = bench.message(Procedure::Getattr.number(), &GETATTR3args { object });
+    for _ in 0..3 {
+        assert_eq!(bench.exchange(&message), []);
+    }
+    let work = bench.service.poll_work().expect("the call is to be made");
+    assert!(bench.service.poll_work().is_none());
+    bench.service.handle_done(bench.now, work.run());
+    assert_eq!(bench.pass(Duration::ZERO).len(), 1);
+    // The reply may be lost.
+    bench.exchange(&message);
+    assert!(bench.service.poll_work().is_some());
 }
 
 #[test]

@@ -72,7 +72,10 @@ pub(super) struct Job {
     pub(super) peer: Peer,
     pub(super) header: CallHeader,
     pub(super) plan: Plan,
+    /// In the duplicate request cache.
     pub(super) key: Option<CallKey>,
+    /// Among the deferred calls.
+    pub(super) underway: Option<CallKey>,
     pub(super) grant: Grant,
     /// Bytes of the call and of the reply that it may bring; 0 unless it is deferred.
     pub(super) deferred_bytes: usize,
