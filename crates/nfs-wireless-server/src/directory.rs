@@ -10,14 +10,13 @@ mod open_files;
 mod search;
 mod state;
 mod table;
-mod walk;
 
 use std::{
     io,
     ops::ControlFlow,
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use nfs_wire::{
@@ -32,7 +31,7 @@ use rustix::{
 
 pub use self::config::{Access, DirectoryConfig, Metadata};
 use self::{
-    host::{Found, Identity, look, look_at, retry, status, verifier_times},
+    host::{look, look_at, retry, status, verifier_times},
     open_files::{Candidate, OpenFile},
     state::{State, place},
     table::{NameInDirectory, ROOT},
@@ -51,16 +50,11 @@ use crate::vfs::{Detail, EndOfFile, Entry, Name, NewObject, NodeId, Owner, Space
 /// since 5.8, by the number of the mount. Numbers and handles of what is on the directory's own mount do not depend on that. Those on a mount
 /// within it survive the server where its file system tells when files were made, but not a new mount.
 ///
-/// Calls may come from several threads. None holds a lock in a call of the host, so that a file system within the directory that does not
-/// respond is a matter of the calls that need it. Calls that give or take names in one directory wait for each other.
+/// Calls may come from several threads: what moves data or waits for the disk to have it holds no lock.
 #[derive(Debug)]
 pub struct Directory {
     config: DirectoryConfig,
-    root: OwnedFd,
-    identity: Identity,
     state: Mutex<State>,
-    /// Notified when something has ended that others may wait for: see [`State`].
-    changed: Condvar,
 }
 
 /// Bits of a mode that clients can set.
@@ -91,28 +85,12 @@ impl Directory {
     /// The host's error when it is no directory.
     pub fn of(root: OwnedFd, config: DirectoryConfig) -> io::Result<Self> {
         let identity = look(&root)?.identity;
-        let state = Mutex::new(State::new(&config, identity));
-        Ok(Self { config, root, identity, state, changed: Condvar::new() })
+        let state = Mutex::new(State::new(&config, root, identity));
+        Ok(Self { config, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a name from what has it.
-    fn unlink(
-        &self,
-        inside: &OwnedFd,
-        place: NameInDirectory,
-        before: &Found,
-        flags: AtFlags,
-    ) -> Result<(), Status> {
-        let name = place.name.clone();
-        let unlinking = self.lock().begin_unlink(place, before);
-        let unlinked = retry(|| rustix::fs::unlinkat(inside, &name[..], flags));
-        let closed = self.lock().end_unlink(unlinking, unlinked.is_ok());
-        drop(closed);
-        unlinked
     }
 
     fn sync(&self, file: impl AsFd) -> Result<(), Status> {
@@ -132,7 +110,8 @@ impl Vfs for Directory {
     }
 
     fn instance(&self) -> Option<u64> {
-        self.identity.is_unique().then(|| self.identity.number(self.identity))
+        let root = self.lock().table.root();
+        root.is_unique().then(|| root.number(root))
     }
 
     fn may_block(&self) -> bool {
@@ -150,53 +129,65 @@ impl Vfs for Directory {
         self.lock().open_files.let_go(&done);
     }
 
+    /// `None` also while a call holds the lock: it may wait for a file system that does not respond, and who only shows a path does not.
     fn path(&self, node: NodeId) -> Option<Vec<u8>> {
-        let steps = self.lock().table.path(node)?;
-        let names: Vec<_> = steps.into_iter().map(|step| step.place.name).collect();
-        Some(names.join(&b'/'))
+        let mut state = self.state.try_lock().ok()?;
+        let nodes = state.table.path(node)?;
+        let names: Option<Vec<&[u8]>> =
+            nodes.into_iter().map(|node| Some(&state.table.place(node)?.name[..])).collect();
+        Some(names?.join(&b'/'))
     }
 
     fn attributes(&self, node: NodeId) -> Result<fattr3, Status> {
-        self.look(node)
+        self.lock().attributes(node)
     }
 
     fn set_attributes(&self, _: nfstime3, node: NodeId, changes: &sattr3) -> Result<(), Status> {
+        let mut state = self.lock();
         // The new mode may not let it be opened.
         let file = match self.config.metadata {
-            Metadata::Synced => self.file(node, Access::ReadOnly).ok(),
+            Metadata::Synced => state.file(node, Access::ReadOnly).ok(),
             Metadata::Cached => None,
         };
-        self.apply(node, changes)?;
+        state.apply(node, changes)?;
         if self.config.metadata == Metadata::Cached {
             return Ok(());
         }
-        match self.look(node)?.type_ {
-            ftype3::NF3REG => match file {
-                Some(file) => file.sync(),
-                None => self.commit(node, 0, 0),
-            },
-            ftype3::NF3DIR => self.sync(self.enter(node)?),
+        match state.attributes(node)?.type_ {
+            ftype3::NF3REG => {
+                drop(state);
+                match file {
+                    Some(file) => file.sync(),
+                    None => self.commit(node, 0, 0),
+                }
+            }
+            ftype3::NF3DIR => {
+                let inside = state.enter(node)?;
+                drop(state);
+                self.sync(inside)
+            }
             // The host cannot flush these by themselves; the next flush of their directory takes them along.
             _ => Ok(()),
         }
     }
 
     fn lookup(&self, directory: NodeId, name: Name<'_>) -> Result<NodeId, Status> {
-        let inside = self.locate(directory)?.reference;
-        let inside = inside.directory().map_err(status)?;
-        self.find(inside, directory, name.as_bytes()).map(|(node, _)| node).map_err(status)
+        let mut state = self.lock();
+        let inside = state.locate(directory)?.reference;
+        state.find(inside.directory().map_err(status)?, directory, name).map(|(node, _)| node)
     }
 
     fn parent(&self, directory: NodeId) -> Result<NodeId, Status> {
-        let located = self.locate(directory)?;
-        if !located.reference.look().map_err(status)?.is_directory() {
+        let mut state = self.lock();
+        let located = state.locate(directory)?;
+        if located.reference.look().map_err(status)?.attributes.type_ != ftype3::NF3DIR {
             return Err(Status::NOTDIR);
         }
-        Ok(located.place.map_or(ROOT, |(_, place)| place.directory))
+        Ok(state.table.place(directory).map_or(ROOT, |place| place.directory))
     }
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>, Status> {
-        let reference = self.locate(node)?.reference;
+        let reference = self.lock().locate(node)?.reference;
         if reference.look().map_err(status)?.attributes.type_ != ftype3::NF3LNK {
             return Err(Status::INVAL);
         }
@@ -211,7 +202,7 @@ impl Vfs for Directory {
         count: u32,
         buffer: &mut Vec<u8>,
     ) -> Result<EndOfFile, Status> {
-        let file = self.file(node, Access::ReadOnly)?;
+        let file = self.lock().file(node, Access::ReadOnly)?;
         let size = look(&*file).map_err(status)?.attributes.size;
         // What says that it is empty may have bytes all the same, as in /proc.
         let has_size = size > 0;
@@ -246,7 +237,7 @@ impl Vfs for Directory {
         if end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(Status::FBIG);
         }
-        let file = self.file(node, Access::ReadWrite)?;
+        let file = self.lock().file(node, Access::ReadWrite)?;
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
             match retry(|| rustix::io::pwrite(&file, rest, offset + done as u64))? {
@@ -264,7 +255,7 @@ impl Vfs for Directory {
     }
 
     fn commit(&self, node: NodeId, _: u64, _: u32) -> Result<(), Status> {
-        let file = self.file(node, Access::ReadOnly);
+        let file = self.lock().file(node, Access::ReadOnly);
         match file {
             // Its mode does not let it be opened again.
             Err(Status::ACCES) => rustix::fs::sync(),
@@ -282,8 +273,8 @@ impl Vfs for Directory {
         attributes: &sattr3,
         _: Owner,
     ) -> Result<NodeId, Status> {
-        let claim = self.claim(directory, directory)?;
-        let inside = self.enter(directory)?;
+        let mut state = self.lock();
+        let inside = state.enter(directory)?;
         let bytes = name.as_bytes();
         let wanted = match (attributes.mode, object) {
             (Nfs3Option::Some(mode), NewObject::Directory) => mode & DIRECTORY_MODE_BITS,
@@ -304,12 +295,11 @@ impl Vfs for Directory {
             NewObject::Socket => host::make_special(&inside, bytes, FileType::Socket, mode)?,
             NewObject::CharacterDevice(..) | NewObject::BlockDevice(..) => return Err(Status::NOTSUPP),
         }
-        let (node, made) = self.find(&inside, directory, bytes).map_err(status)?;
-        drop(claim);
+        let (node, made) = state.find(&inside, directory, name)?;
         // A directory has it from the one that it is in.
         let inherited = if object == NewObject::Directory { made.attributes.mode & SET_GROUP } else { 0 };
         if let Some(file) = file {
-            self.keep_open(node, OpenFile::new(file, Access::ReadWrite));
+            state.open_files.keep(node, OpenFile::new(file, Access::ReadWrite));
         }
         // The mode again, because the host's mask may have taken bits away. A wish that cannot be granted, such as
         // another owner, does not undo the creation (RFC 1813 §3.3.8).
@@ -319,11 +309,12 @@ impl Vfs for Directory {
             gid: Nfs3Option::None,
             ..attributes.clone()
         };
-        match self.apply(node, &rest) {
+        match state.apply(node, &rest) {
             // A file system that keeps no modes.
             Err(Status::PERM | Status::ACCES | Status::NOTSUPP | Status::INVAL) | Ok(()) => {}
             Err(status) => return Err(status),
         }
+        drop(state);
         self.sync(&inside)?;
         Ok(node)
     }
@@ -366,80 +357,62 @@ impl Vfs for Directory {
     }
 
     fn remove(&self, _: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
-        let claim = self.claim(directory, directory)?;
-        let inside = self.enter(directory)?;
+        let mut state = self.lock();
+        let inside = state.enter(directory)?;
         let before = look_at(&inside, name.as_bytes()).map_err(status)?;
-        if before.is_directory() {
+        if before.attributes.type_ == ftype3::NF3DIR {
             return Err(Status::ISDIR);
         }
-        self.unlink(&inside, place(directory, name), &before, AtFlags::empty())?;
-        drop(claim);
+        retry(|| rustix::fs::unlinkat(&inside, name.as_bytes(), AtFlags::empty()))?;
+        state.unlinked(directory, name, &before);
+        drop(state);
         self.sync(&inside)
     }
 
     fn remove_directory(&self, _: nfstime3, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
-        let claim = self.claim(directory, directory)?;
-        let inside = self.enter(directory)?;
+        let mut state = self.lock();
+        let inside = state.enter(directory)?;
         let before = look_at(&inside, name.as_bytes()).map_err(status)?;
-        self.unlink(&inside, place(directory, name), &before, AtFlags::REMOVEDIR)?;
-        drop(claim);
+        retry(|| rustix::fs::unlinkat(&inside, name.as_bytes(), AtFlags::REMOVEDIR))?;
+        state.unlinked(directory, name, &before);
+        drop(state);
         self.sync(&inside)
     }
 
     fn rename(&self, _: nfstime3, from: (NodeId, Name<'_>), to: (NodeId, Name<'_>)) -> Result<(), Status> {
-        let claim = self.claim(from.0, to.0)?;
-        let (source, target) = (self.enter(from.0)?, self.enter(to.0)?);
+        let mut state = self.lock();
+        let (source, target) = (state.enter(from.0)?, state.enter(to.0)?);
         let moved = look_at(&source, from.1.as_bytes()).map_err(status)?;
-        // Of two names of one file, the host does nothing.
-        let replaced = look_at(&target, to.1.as_bytes()).ok();
-        let is_same = replaced.as_ref().is_some_and(|replaced| replaced.identity == moved.identity);
-        let mut state = self.lock();
-        state.moving.push(moved.identity);
-        let replaced = replaced.filter(|_| !is_same);
-        let unlinking = replaced.map(|replaced| state.begin_unlink(place(to.0, to.1), &replaced));
-        drop(state);
-        let renamed = retry(|| rustix::fs::renameat(&source, from.1.as_bytes(), &target, to.1.as_bytes()));
-        let mut state = self.lock();
-        let closed = unlinking.map(|unlinking| state.end_unlink(unlinking, renamed.is_ok()));
-        if renamed.is_ok() && !is_same {
-            let node = state.table.enter(place(to.0, to.1), moved.identity);
+        let replaced = look_at(&target, to.1.as_bytes());
+        retry(|| rustix::fs::renameat(&source, from.1.as_bytes(), &target, to.1.as_bytes()))?;
+        match replaced {
+            // Two names of one file: the host does nothing.
+            Ok(replaced) if replaced.identity == moved.identity => return Ok(()),
+            Ok(replaced) => state.unlinked(to.0, to.1, &replaced),
+            Err(_) => {}
+        }
+        if let Some(node) = state.table.find(moved.identity) {
+            state.table.add_place(node, place(to.0, to.1));
             state.table.remove_place(node, &place(from.0, from.1));
         }
-        if let Some(index) = state.moving.iter().position(|&it| it == moved.identity) {
-            state.moving.swap_remove(index);
-        }
         drop(state);
-        drop((closed, claim));
-        renamed?;
-        if is_same {
-            return Ok(());
-        }
         self.sync(&target)?;
         self.sync(&source)
     }
 
     fn link(&self, _: nfstime3, node: NodeId, directory: NodeId, name: Name<'_>) -> Result<(), Status> {
-        /// Places in which it may be found, one after the other, while others move it.
-        const ATTEMPTS: usize = 8;
-        for _ in 0..ATTEMPTS {
-            let found = self.locate(node)?;
-            if found.reference.look().map_err(status)?.is_directory() {
-                return Err(Status::ISDIR);
-            }
-            let above = found.place.ok_or(Status::ISDIR)?.1;
-            let claim = self.claim(above.directory, directory)?;
-            let (source, now) = self.locate(node)?.place.ok_or(Status::ISDIR)?;
-            if now != above {
-                continue;
-            }
-            let source = source.directory().map_err(status)?;
-            let inside = self.enter(directory)?;
-            retry(|| rustix::fs::linkat(source, &now.name[..], &inside, name.as_bytes(), AtFlags::empty()))?;
-            self.lock().table.add_place(node, place(directory, name));
-            drop(claim);
-            return self.sync(&inside);
+        let mut state = self.lock();
+        let located = state.locate(node)?;
+        if located.reference.look().map_err(status)?.attributes.type_ == ftype3::NF3DIR {
+            return Err(Status::ISDIR);
         }
-        Err(Status::JUKEBOX)
+        let (source, old) = located.place.ok_or(Status::ISDIR)?;
+        let source = source.directory().map_err(status)?;
+        let inside = state.enter(directory)?;
+        retry(|| rustix::fs::linkat(source, &old[..], &inside, name.as_bytes(), AtFlags::empty()))?;
+        state.table.add_place(node, place(directory, name));
+        drop(state);
+        self.sync(&inside)
     }
 
     fn list(
@@ -449,13 +422,19 @@ impl Vfs for Directory {
         detail: Detail,
         visit: &mut dyn FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Status> {
-        let inside = self.enter(directory)?;
-        let listing = self.listing(directory, after, &inside).map_err(status)?;
-        for line in listing.after(after) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let inside = state.enter(directory)?;
+        let lines = state.listings.after(directory, after, &inside).map_err(status)?;
+        for line in lines {
             let node = match detail {
                 Detail::Names => None,
-                Detail::Attributes => match self.find(&inside, directory, &line.name) {
-                    Ok((node, found)) => Some((node, found.shown(self.identity))),
+                Detail::Attributes => match look_at(&inside, &line.name) {
+                    Ok(found) => {
+                        let name = line.name.to_vec();
+                        let node = state.table.enter(NameInDirectory { directory, name }, found.identity);
+                        Some((node, found.shown(state.table.root())))
+                    }
                     // Removed since the names were read.
                     Err(Errno::NOENT) => continue,
                     Err(_) => None,
@@ -471,12 +450,12 @@ impl Vfs for Directory {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.lock().listings.end(directory);
+        state.listings.end(directory);
         Ok(ControlFlow::Continue(()))
     }
 
     fn space(&self) -> Result<Space, Status> {
-        let host = rustix::fs::fstatvfs(&self.root).map_err(status)?;
+        let host = rustix::fs::fstatvfs(&self.lock().root).map_err(status)?;
         Ok(Space {
             total_bytes: host.f_blocks.saturating_mul(host.f_frsize),
             free_bytes: host.f_bfree.saturating_mul(host.f_frsize),

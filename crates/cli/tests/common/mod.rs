@@ -131,11 +131,6 @@ impl Server {
         format!("{}{path}", self.url)
     }
 
-    /// The server itself.
-    pub(crate) fn process(&self) -> &Child {
-        &self.process
-    }
-
     /// Address of the service.
     pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("nfs://").parse().unwrap()

@@ -294,13 +294,13 @@ impl Choice {
             return None;
         }
         let rate = self.window_rate(now).filter(|&rate| self.tuning.is_fast(self.round_trip, rate))?;
-        let is_worth_it = left as f64 >= rate * self.tuning.outage().as_secs_f64();
+        let is_worth_it = left as f64 >= rate * self.tuning.test_worth(self.round_trip).as_secs_f64();
         (is_worth_it && self.bytes[index(Protocol::Udp)] >= self.tuning.fast_bytes()).then_some(rate)
     }
 
     /// Goes back to UDP where TCP moves much less, and starts to measure the next rate.
     fn end_window(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.window.since) < self.tuning.outage() {
+        if now.saturating_duration_since(self.window.since) < self.tuning.test(self.round_trip) {
             return;
         }
         if let Reason::Fast(udp) = self.reason
@@ -309,7 +309,7 @@ impl Choice {
         {
             // It may have been a busy machine, or a link that does not suit TCP: those who have to wait lose less and less by asking again.
             let (count, _) = self.failed;
-            self.failed = (count + 1, now + self.tuning.test_pause(count));
+            self.failed = (count + 1, now + self.tuning.test_pause(self.round_trip, count));
             self.turn(now, Reason::Slower(tcp, udp));
         }
         self.window = self.new_window(now);

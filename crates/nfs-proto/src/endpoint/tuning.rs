@@ -47,6 +47,12 @@ pub struct TransportTuning {
     pub tcp_page_bytes: u32,
 }
 
+/// Round trips of a test of TCP.
+const TEST_ROUND_TRIPS: u32 = 20;
+
+/// How many times as long as a long test the rest of a transfer takes.
+const LONG_TEST_WORTH: u32 = 5;
+
 impl Default for TransportTuning {
     fn default() -> Self {
         Self::DEFAULT
@@ -96,9 +102,21 @@ impl TransportTuning {
     }
 
     /// Whether UDP that moves so many bytes per second is a reason to test TCP. The fastest wireless link of the presets has 54 Mbit/s, and READs and WRITEs
-    /// of one frame end at 80 to 120 Mbit/s on two processors, whatever the link carries. A test has 20 round trips at least, in which TCP repairs losses.
+    /// of one frame end at 80 to 120 Mbit/s on two processors, whatever the link carries.
     pub(super) fn is_fast(&self, round_trip: Duration, rate: f64) -> bool {
-        round_trip <= self.notice / 4 && rate * self.stall.as_secs_f64() >= self.trial_bytes as f64
+        round_trip <= self.notice && rate * self.stall.as_secs_f64() >= self.trial_bytes as f64
+    }
+
+    /// Returns for how long TCP is tested on a fast link: 20 round trips at least, in which it leaves its slow start and repairs losses.
+    pub(super) fn test(&self, round_trip: Duration) -> Duration {
+        self.outage().max(round_trip * TEST_ROUND_TRIPS)
+    }
+
+    /// Returns what the rest of a transfer must take over UDP for a test to be worth while. Where a test takes longer than it takes to notice
+    /// anything, a mistake costs more.
+    pub(super) fn test_worth(&self, round_trip: Duration) -> Duration {
+        let test = self.test(round_trip);
+        if test > self.outage() { test * LONG_TEST_WORTH } else { test }
     }
 
     /// Whether the next client does better to begin with TCP: UDP has found a path that delivers much, does not fade, and is so short that calls of one
@@ -110,8 +128,8 @@ impl TransportTuning {
 
     /// Returns how long after a failed test of TCP the next one may be, where so many had failed before: eight times as long as a test, and twice as
     /// long each time.
-    pub(super) fn test_pause(&self, failed: u32) -> Duration {
-        self.outage() * 8 * (1 << failed.min(4))
+    pub(super) fn test_pause(&self, round_trip: Duration, failed: u32) -> Duration {
+        self.test(round_trip) * 8 * (1 << failed.min(4))
     }
 
     /// Returns after how many bytes the rate of UDP is no longer that of its slow start.
@@ -128,6 +146,16 @@ impl TransportTuning {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_a_test_takes_the_more_must_be_left() {
+        let times = |millis| {
+            let round_trip = Duration::from_millis(millis);
+            let tuning = TransportTuning::DEFAULT;
+            (tuning.test(round_trip).as_millis(), tuning.test_worth(round_trip).as_millis())
+        };
+        assert_eq!([1, 25, 50, 100].map(times), [(500, 500), (500, 500), (1000, 5000), (2000, 10_000)]);
+    }
 
     #[test]
     fn a_short_and_fast_path_without_fades_is_better_over_tcp() {

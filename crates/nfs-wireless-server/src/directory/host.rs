@@ -86,10 +86,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) const fn is_directory(&self) -> bool {
-        matches!(self.attributes.type_, ftype3::NF3DIR)
-    }
-
     /// Returns the attributes for clients of an export with this root.
     pub(super) fn shown(self, root: Identity) -> fattr3 {
         fattr3 { fsid: self.identity.file_system(root), ..self.attributes }
@@ -98,12 +94,12 @@ impl Found {
 
 impl Reference {
     /// Changes the times of a file, not following it if it is a symbolic link; the root has no place.
-    pub(super) fn set_times(&self, place: Option<(&Self, &[u8])>, changes: &sattr3) -> Result<(), Errno> {
+    pub(super) fn set_times(&self, place: Option<&(Self, Vec<u8>)>, changes: &sattr3) -> Result<(), Errno> {
         let Some(times) = times(changes) else { return Ok(()) };
         match place {
             Some((directory, name)) => {
                 let directory = directory.directory()?;
-                rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+                rustix::fs::utimensat(directory, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)
             }
             None => rustix::fs::futimens(self.directory()?, &times),
         }

@@ -9,7 +9,6 @@
 use std::{
     collections::VecDeque,
     os::fd::AsFd,
-    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -24,10 +23,10 @@ use crate::{
 };
 
 /// The names of one directory by cookie.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Listing {
     directory: NodeId,
-    entries: Arc<[Line]>,
+    entries: Vec<Line>,
     read: Instant,
     /// When the directory had changed last; `None` if that was so short before that a later change may have the same time.
     version: Option<Version>,
@@ -63,21 +62,28 @@ const FRESH: Duration = Duration::from_secs(2);
 const SETTLED: Duration = Duration::from_secs(2);
 
 impl Listings {
-    /// Returns what was read last of a directory.
-    pub(super) fn of(&self, directory: NodeId) -> Option<Listing> {
-        self.0.iter().find(|listing| listing.directory == directory).cloned()
-    }
-
-    /// Keeps a listing, in the place of what was kept of its directory.
-    pub(super) fn keep(&mut self, listing: Listing) {
+    /// Returns the entries after a cookie; at the beginning of a listing they are read, unless they were just before.
+    pub(super) fn after(
+        &mut self,
+        directory: NodeId,
+        cookie: u64,
+        file: impl AsFd,
+    ) -> Result<&[Line], Errno> {
+        let kept = self.0.iter().position(|listing| listing.directory == directory);
+        let listing = match kept.and_then(|index| self.0.remove(index)) {
+            Some(listing) if cookie >= FIRST_COOKIE || listing.is_fresh(&file)? => listing,
+            _ => Listing::read(directory, file)?,
+        };
         let mut names = listing.entries.len();
-        self.0.retain(|other| other.directory != listing.directory);
         self.0.truncate(MAX_LISTINGS - 1);
         self.0.retain(|other| {
             names += other.entries.len();
             names <= MAX_NAMES
         });
         self.0.push_front(listing);
+        let entries = self.0.front().map_or(&[][..], |listing| &listing.entries);
+        let start = entries.partition_point(|line| line.cookie <= cookie);
+        Ok(entries.get(start..).unwrap_or_default())
     }
 
     /// Notes that a listing has been read to its end.
@@ -92,26 +98,6 @@ impl Listings {
 }
 
 impl Listing {
-    /// Returns what a listing that has come to a cookie goes on with: at its beginning the names are read, unless they were `kept` just
-    /// before.
-    pub(super) fn at(
-        kept: Option<Self>,
-        directory: NodeId,
-        cookie: u64,
-        file: impl AsFd,
-    ) -> Result<Self, Errno> {
-        match kept {
-            Some(listing) if cookie >= FIRST_COOKIE || listing.is_fresh(&file)? => Ok(listing),
-            _ => Self::read(directory, file),
-        }
-    }
-
-    /// Returns the entries after a cookie.
-    pub(super) fn after(&self, cookie: u64) -> &[Line] {
-        let start = self.entries.partition_point(|line| line.cookie <= cookie);
-        &self.entries[start..]
-    }
-
     #[expect(clippy::disallowed_methods, reason = "the disk of a listing is a real one, and so is its age")]
     fn read(directory: NodeId, file: impl AsFd) -> Result<Self, Errno> {
         let (read, version) = (Instant::now(), version(&file)?);
@@ -125,7 +111,7 @@ impl Listing {
         }
         entries.sort_unstable_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
         separate(&mut entries);
-        Ok(Self { directory, entries: entries.into(), read, version, has_ended: false })
+        Ok(Self { directory, entries, read, version, has_ended: false })
     }
 
     /// Whether a listing that begins now has the same names.
@@ -164,13 +150,6 @@ fn separate(entries: &mut [Line]) {
 mod tests {
     use super::*;
 
-    /// The entries after a cookie, which are kept.
-    fn after(listings: &mut Listings, directory: NodeId, cookie: u64, file: &std::fs::File) -> Vec<Line> {
-        let listing = Listing::at(listings.of(directory), directory, cookie, file).unwrap();
-        listings.keep(listing.clone());
-        listing.after(cookie).to_vec()
-    }
-
     #[test]
     fn what_is_kept_of_other_directories_is_bounded() {
         let host = tempfile::tempdir().unwrap();
@@ -178,14 +157,14 @@ mod tests {
         let file = std::fs::File::open(host.path()).unwrap();
         let mut listings = Listings::default();
         for number in 0..20 {
-            assert_eq!(after(&mut listings, NodeId(number), 0, &file).len(), 1);
+            assert_eq!(listings.after(NodeId(number), 0, &file).unwrap().len(), 1);
         }
         assert_eq!(listings.0.len(), MAX_LISTINGS);
         for listing in &mut listings.0 {
             let line = || Line { cookie: 5, file_id: 1, name: Box::default() };
             listing.entries = std::iter::repeat_with(line).take(30_000).collect();
         }
-        after(&mut listings, NodeId(99), 0, &file);
+        listings.after(NodeId(99), 0, &file).unwrap();
         let names: usize = listings.0.iter().map(|listing| listing.entries.len()).sum();
         assert_eq!((listings.0.len(), names), (4, 90_001), "one more would be above {MAX_NAMES}");
     }
@@ -193,7 +172,7 @@ mod tests {
     #[test]
     fn a_listing_that_begins_soon_again_has_the_same_names_until_there_is_a_change() {
         let begin = |listings: &mut Listings, file: &std::fs::File| {
-            assert!(!after(listings, NodeId(1), 0, file).is_empty());
+            assert!(!listings.after(NodeId(1), 0, file).unwrap().is_empty());
             listings.end(NodeId(1));
             listings.0[0].read
         };

@@ -34,10 +34,6 @@ impl OpenFile {
         Self { file, access, is_unsynced: AtomicBool::new(false), lost: Mutex::new(None) }
     }
 
-    pub(super) const fn access(&self) -> Access {
-        self.access
-    }
-
     /// Notes that bytes were written.
     pub(super) fn note_written(&self) {
         self.is_unsynced.store(true, Ordering::Release);
@@ -102,11 +98,6 @@ struct Kept {
     rests: u32,
 }
 
-/// Files that are not kept open any more. They are closed with this, which may wait for their file system: nobody holds a lock meanwhile.
-#[derive(Debug, Default)]
-#[must_use = "it is dropped where no lock is held"]
-pub(super) struct Closed(Vec<Arc<OpenFile>>);
-
 /// A file of which it is to be found out whether it is kept open any longer.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -169,8 +160,8 @@ impl OpenFiles {
     }
 
     /// Returns a file that is open, for whatever it is.
-    pub(super) fn any(&self, node: NodeId) -> Option<Arc<OpenFile>> {
-        self.files.iter().find(|kept| kept.node == node).map(|kept| Arc::clone(&kept.file))
+    pub(super) fn any(&self, node: NodeId) -> Option<&OpenFile> {
+        self.files.iter().find(|kept| kept.node == node).map(|kept| &*kept.file)
     }
 
     /// Returns a file that is open for this, as the last one used.
@@ -187,44 +178,32 @@ impl OpenFiles {
         Some(file)
     }
 
-    /// Keeps a file open, in the place of what was open of it; returns that and others, if there are too many.
-    pub(super) fn keep(&mut self, node: NodeId, file: Arc<OpenFile>) -> Closed {
-        let mut closed = self.close(node);
+    /// Keeps a file open, in the place of what was open of it, and closes others if there are too many.
+    pub(super) fn keep(&mut self, node: NodeId, file: OpenFile) -> Arc<OpenFile> {
+        self.close(node);
         while !self.files.is_empty()
             && (self.files.len() >= self.most || KEPT.load(Ordering::Relaxed) >= most_kept())
         {
-            closed.0.extend(self.close_one());
+            self.close_one();
         }
-        self.files.push_front(Kept::new(node, file));
-        closed
+        let file = Arc::new(file);
+        self.files.push_front(Kept::new(node, Arc::clone(&file)));
+        file
     }
 
-    /// Takes out the file unused for longest of which no client has yet to hear something, if there is one.
-    fn close_one(&mut self) -> Option<Arc<OpenFile>> {
+    /// Closes the file unused for longest of which no client has yet to hear something, if there is one.
+    fn close_one(&mut self) {
         let index = self.files.iter().rposition(|kept| kept.file.has_told_all());
-        let kept = self.files.remove(index.unwrap_or(self.files.len() - 1))?;
-        Some(Arc::clone(&kept.file))
+        self.files.remove(index.unwrap_or(self.files.len() - 1));
     }
 
-    /// Takes out all of which no client has yet to hear something.
-    pub(super) fn close_all(&mut self) -> Closed {
-        self.close_where(|kept| kept.file.has_told_all())
+    /// Closes all of which no client has yet to hear something.
+    pub(super) fn close_all(&mut self) {
+        self.files.retain(|kept| !kept.file.has_told_all());
     }
 
-    pub(super) fn close(&mut self, node: NodeId) -> Closed {
-        self.close_where(|kept| kept.node == node)
-    }
-
-    fn close_where(&mut self, is_closed: impl Fn(&Kept) -> bool) -> Closed {
-        let mut closed = Closed::default();
-        self.files.retain(|kept| {
-            let stays = !is_closed(kept);
-            if !stays {
-                closed.0.push(Arc::clone(&kept.file));
-            }
-            stays
-        });
-        closed
+    pub(super) fn close(&mut self, node: NodeId) {
+        self.files.retain(|kept| kept.node != node);
     }
 
     /// Notes that the directory rests, and returns what may be of no use any more.
@@ -269,20 +248,19 @@ mod tests {
     #[test]
     fn a_file_stays_open_until_a_client_has_heard_what_was_lost() {
         let mut files = OpenFiles::new(2);
-        let file = Arc::new(lost());
-        drop(files.keep(NodeId(2), Arc::clone(&file)));
+        let file = files.keep(NodeId(2), lost());
         file.note_written();
         for _ in 0..10 {
             let done: Vec<_> = files.rest().into_iter().filter(Candidate::is_done).collect();
             files.let_go(&done);
         }
         for node in 3..10 {
-            drop(files.keep(NodeId(node), Arc::new(lost())));
+            files.keep(NodeId(node), lost());
         }
-        drop(files.close_all());
+        files.close_all();
         let kept = files.find(NodeId(2), Access::ReadOnly).expect("it is open");
         assert_eq!((kept.sync_with(|_| Ok(())), files.files.len()), (Err(Status::INVAL), 1));
-        drop(files.close_all());
+        files.close_all();
         assert!(files.is_empty());
     }
 

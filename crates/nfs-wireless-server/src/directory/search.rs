@@ -15,31 +15,17 @@ pub(super) struct Search {
     ahead: VecDeque<NodeId>,
     /// Those of what is mounted within the export, which come last: there may be much, and it may be slow.
     beyond: VecDeque<NodeId>,
-    /// How many are being looked into: what is asked for may be there, or below.
-    underway: usize,
 }
 
 impl Search {
     pub(super) fn new(root: Identity) -> Self {
         let ahead = if root.is_unique() { VecDeque::from([ROOT]) } else { VecDeque::new() };
-        Self { ahead, beyond: VecDeque::new(), underway: 0 }
+        Self { ahead, beyond: VecDeque::new() }
     }
 
-    /// Takes the directory that is to be looked into next, which [ends](Self::end).
+    /// Takes the directory that is to be looked into next.
     pub(super) fn next(&mut self) -> Option<NodeId> {
-        let next = self.ahead.pop_front().or_else(|| self.beyond.pop_front());
-        self.underway += usize::from(next.is_some());
-        next
-    }
-
-    /// Notes that a directory was looked into.
-    pub(super) const fn end(&mut self) {
-        self.underway -= 1;
-    }
-
-    /// Whether others look into the last directories.
-    pub(super) fn waits(&self) -> bool {
-        self.underway > 0 && self.ahead.is_empty() && self.beyond.is_empty()
+        self.ahead.pop_front().or_else(|| self.beyond.pop_front())
     }
 
     /// Returns a directory that could not be looked into for the moment: it comes next.

@@ -40,14 +40,6 @@ pub(super) struct NameInDirectory {
     pub(super) name: Vec<u8>,
 }
 
-/// A step on the way from the root to a file.
-#[derive(Clone, Debug)]
-pub(super) struct Step {
-    pub(super) node: NodeId,
-    pub(super) identity: Identity,
-    pub(super) place: NameInDirectory,
-}
-
 pub(super) const ROOT: NodeId = NodeId(1);
 
 /// Most numbers of files remembered that are gone: more than can be removed within one tick.
@@ -107,20 +99,17 @@ impl Table {
         node
     }
 
-    /// Returns the steps from below the root down to a node, or `None` when it is not known (any more).
-    pub(super) fn path(&mut self, node: NodeId) -> Option<Vec<Step>> {
+    /// Returns the nodes from below the root down to this one, or `None` when it is not known (any more).
+    pub(super) fn path(&mut self, node: NodeId) -> Option<Vec<NodeId>> {
         self.touch(node);
         let mut path = Vec::new();
-        let mut next = node;
-        while next != ROOT {
+        let mut step = node;
+        while step != ROOT {
             if path.len() == MAX_DEPTH {
                 return None;
             }
-            let record = self.records.get(&next)?;
-            let place = record.places.last()?.clone();
-            let step = Step { node: next, identity: record.identity, place };
-            next = step.place.directory;
             path.push(step);
+            step = self.place(step)?.directory;
         }
         path.reverse();
         Some(path)
@@ -128,6 +117,11 @@ impl Table {
 
     pub(super) fn place(&self, node: NodeId) -> Option<&NameInDirectory> {
         self.records.get(&node)?.places.last()
+    }
+
+    /// Returns the identity of the root.
+    pub(super) const fn root(&self) -> Identity {
+        self.root
     }
 
     pub(super) fn identity(&self, node: NodeId) -> Option<Identity> {
@@ -168,25 +162,6 @@ impl Table {
         if let Some(index) = record.places.iter().position(|other| other == place) {
             record.places.remove(index);
             self.count_child(place.directory, -1);
-        }
-    }
-
-    /// Whether a file was seen under other names than this one.
-    pub(super) fn has_other_place(&self, node: NodeId, place: &NameInDirectory) -> bool {
-        self.records.get(&node).is_some_and(|record| record.places.iter().any(|other| other != place))
-    }
-
-    /// Notes that a file is about to lose its last name: should another one get its identity at once, that is another node.
-    pub(super) fn release(&mut self, node: NodeId) {
-        if let Some(identity) = self.identity(node).filter(|_| node != ROOT) {
-            self.nodes.remove(&identity);
-        }
-    }
-
-    /// Notes that a file has kept its name after all.
-    pub(super) fn keep(&mut self, node: NodeId) {
-        if let Some(identity) = self.identity(node) {
-            self.nodes.entry(identity).or_insert(node);
         }
     }
 

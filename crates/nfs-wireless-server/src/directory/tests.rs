@@ -178,7 +178,7 @@ fn a_handle_of_a_file_outside_is_stale() {
 fn handles_survive_renames_on_the_host_within_a_directory() {
     let mut host = host(quick());
     let file = vfs(&mut host).write_file(NOW, b"dir/file", b"contents").unwrap();
-    drop(host.directory.lock().open_files.close(file));
+    host.directory.lock().open_files.close(file);
     fs::rename(host.export.join("dir/file"), host.export.join("dir/renamed")).unwrap();
     fs::rename(host.export.join("dir"), host.export.join("other")).unwrap();
     let mut buffer = Vec::new();
@@ -222,6 +222,16 @@ fn a_file_is_where_it_was_moved_to() {
     assert_eq!(vfs.path(ROOT).unwrap(), b"");
     vfs.remove(NOW, directory, name(b"two")).unwrap();
     assert_eq!(vfs.path(file), None);
+}
+
+#[test]
+fn who_asks_for_a_path_waits_for_no_call() {
+    let mut host = host(quick());
+    let file = vfs(&mut host).write_file(NOW, b"file", b"").unwrap();
+    let held = host.directory.lock();
+    assert_eq!(host.directory.path(file), None);
+    drop(held);
+    assert_eq!(host.directory.path(file).unwrap(), b"file");
 }
 
 #[test]
@@ -420,67 +430,6 @@ fn several_threads_work_at_the_same_time() {
     for thread in 0..4 {
         assert_eq!(fs::read_dir(host.export.join(format!("dir{thread}"))).unwrap().count(), 10);
     }
-}
-
-#[test]
-fn what_others_move_is_found_at_all_times() {
-    let mut host = host(quick());
-    let vfs: &dyn Vfs = vfs(&mut host);
-    let inner = vfs.write_file(NOW, b"one/dir/inner", b"inner").unwrap();
-    let file = vfs.write_file(NOW, b"two/file", b"file").unwrap();
-    let [one, two] = [&b"one"[..], b"two"].map(|path| vfs.resolve(path).unwrap());
-    let is_over = &std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for (called, first, second) in [(&b"dir"[..], one, two), (b"file", two, one)] {
-            scope.spawn(move || {
-                for _ in 0..300 {
-                    vfs.rename(NOW, (first, name(called)), (second, name(b"moved"))).unwrap();
-                    vfs.rename(NOW, (second, name(b"moved")), (first, name(called))).unwrap();
-                }
-                is_over.store(true, std::sync::atomic::Ordering::Release);
-            });
-        }
-        // What comes and goes beside them has no part in that.
-        scope.spawn(move || {
-            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
-                let (object, owner) = (NewObject::File, Owner::default());
-                let made = vfs.create(NOW, one, name(b"short"), object, &sattr3::default(), owner).unwrap();
-                assert_eq!(vfs.attributes(made).unwrap().size, 0);
-                vfs.link(NOW, made, two, name(b"second")).unwrap();
-                vfs.remove(NOW, one, name(b"short")).unwrap();
-                assert_eq!(vfs.attributes(made).unwrap().nlink, 1);
-                vfs.remove(NOW, two, name(b"second")).unwrap();
-                assert_eq!(vfs.attributes(made).unwrap_err(), Status::STALE);
-            }
-        });
-        scope.spawn(move || {
-            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
-                for (node, contents) in [(inner, b"inner"), (file, b"file\0")] {
-                    let mut read = Vec::new();
-                    vfs.read(NOW, node, 0, 5, &mut read).unwrap();
-                    read.resize(5, 0);
-                    assert_eq!((vfs.attributes(node).unwrap().nlink, &read[..]), (1, &contents[..]));
-                }
-            }
-        });
-    });
-}
-
-#[test]
-fn who_claims_a_directory_waits_for_others_and_not_for_ever() {
-    let mut host = host(quick());
-    let one = vfs(&mut host).make(NOW, b"one", NewObject::Directory).unwrap();
-    let directory = &host.directory;
-    let claim = directory.claim(one, ROOT).unwrap();
-    assert!(directory.claim(ROOT, ROOT).is_err_and(|status| status == Status::JUKEBOX));
-    assert_eq!(directory.lookup(ROOT, name(b"one")).unwrap(), one, "who only looks does not wait");
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| directory.claim(one, one).is_ok());
-        std::thread::yield_now();
-        drop(claim);
-        assert!(waiting.join().unwrap());
-    });
-    assert!(directory.claim(ROOT, one).is_ok() && directory.lock().claimed.is_empty());
 }
 
 /// How this process has a file open: the access modes of its descriptors (proc_pid_fdinfo(5)), in their order.

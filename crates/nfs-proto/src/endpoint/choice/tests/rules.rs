@@ -400,9 +400,9 @@ fn tcp_is_taken_without_a_trial_where_udp_is_fast_and_the_round_trip_short() {
         (5, 10_000, Some(53)),
         // and 50 ms, after which a rate can be told.
         (5, 100_000, Some(50)),
-        // A test of half a second has 20 round trips.
-        (25, 10_000, Some(53)),
-        (26, 10_000, None),
+        // The longest test takes 2 s.
+        (100, 10_000, Some(53)),
+        (101, 10_000, None),
     ] {
         assert_eq!(taken_at(round_trip, rate), taken, "{round_trip} ms, {rate}");
     }
