@@ -344,8 +344,8 @@ impl Options {
 /// `None` where none is kept.
 fn open_done(copy: &Options, context: Context<'_>, key: &[u8], works: &[Work]) -> Result<Option<Done>> {
     let Some(Work { target_directory, .. }) = works.first() else { return Ok(None) };
-    let (session, server) = match &target_directory.place {
-        Location::Remote(place) => ([0; 16], Some(place.client.address())),
+    let (session, server) = match &target_directory.location {
+        Location::Remote(location) => ([0; 16], Some(location.client.address())),
         Location::Local { directory, .. } if directory.session() != [0; 16] => (directory.session(), None),
         Location::Local { .. } | Location::Planned(_) => return Ok(None),
     };
@@ -409,7 +409,7 @@ impl Run<'_> {
         self.end_looks().await?;
         for target in self.marked.take() {
             if !self.told.has_failures() {
-                target.place.remove_mark(self.context).await?;
+                target.location.remove_mark(self.context).await?;
             }
             self.release(target).await?;
         }
@@ -537,17 +537,17 @@ impl Run<'_> {
         // A round trip for a single file would be too much.
         if target_directory.is_top()
             && !self.are_several()
-            && matches!(target_directory.place, Location::Remote(_))
+            && matches!(target_directory.location, Location::Remote(_))
         {
             return Ok(());
         }
-        match &target_directory.place {
+        match &target_directory.location {
             Location::Local { .. } if target_directory.is_at_its_name() => Ok(()),
-            Location::Local { .. } => Err(moved(&target_directory.place.own_name().shown)),
+            Location::Local { .. } => Err(moved(&target_directory.location.own_name().shown)),
             Location::Planned(_) => Ok(()),
-            Location::Remote(place) => {
+            Location::Remote(location) => {
                 let context = self.context;
-                let Some(entry) = place.entry() else { return Ok(()) };
+                let Some(entry) = location.entry() else { return Ok(()) };
                 let look = async move {
                     match entry.holds(context).await {
                         Ok(true) => Ok(()),
@@ -618,7 +618,7 @@ impl Run<'_> {
             }
             (Kind::Special(what), Some(name)) => {
                 self.warn(Warning::Special(&node.name(), what));
-                self.skip(&node, &target_directory.place.name(&name), Skip::Special).map(|()| Vec::new())
+                self.skip(&node, &target_directory.location.name(&name), Skip::Special).map(|()| Vec::new())
             }
         };
         if result.is_err() && !self.are_several() {
@@ -653,7 +653,7 @@ impl Run<'_> {
             return Err(Error::other(text));
         }
         let Some(name) = name else {
-            self.enter_alone(&target_directory.place, is_named)?;
+            self.enter_alone(&target_directory.location, is_named)?;
             return Ok(Rc::clone(target_directory));
         };
         let _turn = self.turn(target_directory, name).await?;
@@ -663,7 +663,7 @@ impl Run<'_> {
             mode => mode,
         };
         let created_mode = (created_mode & !local::umask()) | 0o700;
-        let was = target_directory.place.present(self.context, name).await?;
+        let was = target_directory.location.present(self.context, name).await?;
         if was.is_none() && !self.copy.dry_run {
             target_directory.touch(self.context).await;
         }
@@ -671,20 +671,20 @@ impl Run<'_> {
         let says = self.says_directory(&path);
         let mark = target_directory.marks().then(|| marker::sealed(&marker::of(node), self.key()));
         let dry_run = self.copy.dry_run;
-        let mut place = target_directory
-            .place
+        let mut location = target_directory
+            .location
             .directory(self.context, (name, &self.tags), created_mode, dry_run, mark.as_deref())
             .await?;
-        self.enter_alone(&place, is_named)?;
-        let is_new_here = self.claim_directory(target_directory, &place)?;
+        self.enter_alone(&location, is_named)?;
+        let is_new_here = self.claim_directory(target_directory, &location)?;
         let is_changed =
-            !self.copy.dry_run && place.remove_left(&self.copy.state, &self.tags, is_new_here).await;
-        let is_new = place.was_created() || matches!(place, Location::Planned(_));
-        let says_new = is_new && (says || place.was_created());
+            !self.copy.dry_run && location.remove_left(&self.copy.state, &self.tags, is_new_here).await;
+        let is_new = location.was_created() || matches!(location, Location::Planned(_));
+        let says_new = is_new && (says || location.was_created());
         let has_other_mode =
             || was.is_some_and(|was| was.attributes.mode & 0o7777 != node.attributes.mode & 0o7777);
         match &self.sync {
-            None if says => self.say(node, &place.own_name(), None)?,
+            None if says => self.say(node, &location.own_name(), None)?,
             // Each shard would make what none does make.
             Some(_) if says_new => self.say_change(node, target_directory, name, Change::New)?,
             None | Some(_) => {}
@@ -696,14 +696,14 @@ impl Run<'_> {
         if is_named
             && !target_directory.marks()
             && self.copy.shard.is_none()
-            && let Some(mark) = place.mark(self.context).await?
+            && let Some(mark) = location.mark(self.context).await?
         {
-            marker::check(place.own_name().shown, &mark, &marker::of(node), "")?;
+            marker::check(location.own_name().shown, &mark, &marker::of(node), "")?;
             is_marked = changes;
         }
         let (below, was) = ((!is_named).then_some(name), was.map(|was| was.attributes));
         let last = self.last(is_named);
-        let made = TargetDirectory::below(target_directory, place, below, node.attributes, was, last);
+        let made = TargetDirectory::below(target_directory, location, below, node.attributes, was, last);
         let made = Rc::new(made);
         if !self.copy.dry_run {
             made.narrow(self.context).await?;
@@ -721,8 +721,8 @@ impl Run<'_> {
     }
 
     /// Keeps other syncs of this user out of the destination of a sync, if it is on this machine: there they would write the same files.
-    fn enter_alone(&self, place: &Location, is_named: bool) -> Result<()> {
-        let (true, Location::Local { directory, .. }) = (is_named && self.sync.is_some(), place) else {
+    fn enter_alone(&self, location: &Location, is_named: bool) -> Result<()> {
+        let (true, Location::Local { directory, .. }) = (is_named && self.sync.is_some(), location) else {
             return Ok(());
         };
         if self.copy.shard.is_some() || self.copy.dry_run {
@@ -731,7 +731,7 @@ impl Run<'_> {
         match Alone::enter(&self.copy.state, directory) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let text = "another nfsw is copying into this directory; wait for it, or stop it";
-                Err(Error::other(format!("{}: {text}", place.own_name().shown)).that_ends_run())
+                Err(Error::other(format!("{}: {text}", location.own_name().shown)).that_ends_run())
             }
             // Nobody is kept out where this user has no place for that.
             entered => {
@@ -742,30 +742,30 @@ impl Run<'_> {
     }
 
     /// Refuses a directory that was there, and is filled under another name already. Whether this run enters it for the first time.
-    fn claim_directory(&self, above: &TargetDirectory, place: &Location) -> Result<bool> {
-        let claim = |place: &Location| {
-            let which = place.which();
-            which.map_or(Ok(false), |which| self.written.claim(which, &place.own_name().shown))
+    fn claim_directory(&self, above: &TargetDirectory, location: &Location) -> Result<bool> {
+        let claim = |location: &Location| {
+            let which = location.which();
+            which.map_or(Ok(false), |which| self.written.claim(which, &location.own_name().shown))
         };
         // Of the others that has been seen to when they were entered.
-        if above.is_top() && !above.place.was_created() {
-            claim(&above.place)?;
+        if above.is_top() && !above.location.was_created() {
+            claim(&above.location)?;
         }
-        if place.was_created() {
+        if location.was_created() {
             // The next source that fills it is not the first.
-            if let Some(which) = place.which() {
-                self.written.note(which, &place.own_name().shown);
+            if let Some(which) = location.which() {
+                self.written.note(which, &location.own_name().shown);
             }
             return Ok(false);
         }
-        claim(place)
+        claim(location)
     }
 
     async fn link(&self, node: &Node, target_directory: &TargetDirectory, name: &[u8]) -> Result<()> {
         let _turn = self.turn(target_directory, name).await?;
         self.claim(target_directory, name, node)?;
-        let place = &target_directory.place;
-        let mut present = place.present(self.context, name).await?;
+        let location = &target_directory.location;
+        let mut present = location.present(self.context, name).await?;
         for _ in 0..MOST_DECISIONS {
             let Some(change) = self.wants(node, target_directory, name, present.as_ref()).await? else {
                 return Ok(());
@@ -776,7 +776,7 @@ impl Run<'_> {
             let target = node.read_link().await?;
             if node.is_in_share() && leads_out(&target, components(target_directory.relative()).len()) {
                 self.warn(Warning::LeadsOut(&node.name()));
-                return self.skip(node, &place.name(name), Skip::LeadsOut);
+                return self.skip(node, &location.name(name), Skip::LeadsOut);
             }
             if self.copy.dry_run {
                 return self.say_change(node, target_directory, name, change);
@@ -784,13 +784,13 @@ impl Run<'_> {
             target_directory.touch(self.context).await;
             let kept = self.copy.preserve.then_some(node.attributes);
             let replaces = self.replaces(present.as_ref().map(Version::from));
-            if place.symlink(self.context, (name, &self.tags), (&target, kept), replaces).await? {
+            if location.symlink(self.context, (name, &self.tags), (&target, kept), replaces).await? {
                 return self.say_change(node, target_directory, name, change);
             }
             // Something else has got the name.
-            present = place.look_up(self.context, name).await?;
+            present = location.look_up(self.context, name).await?;
         }
-        Err(changes_all_the_time(place.show(name)))
+        Err(changes_all_the_time(location.show(name)))
     }
 
     fn skip(&self, node: &Node, target: &Name, reason: Skip) -> Result<()> {
@@ -810,7 +810,7 @@ impl Run<'_> {
             self.context.servers.activity().file_done();
         }
         let path = filter::below(target_directory.relative(), name);
-        self.say(node, &target_directory.place.name(name), Some((&path, change)))
+        self.say(node, &target_directory.location.name(name), Some((&path, change)))
     }
 
     fn say(&self, node: &Node, target: &Name, change: Option<(&[u8], Change)>) -> Result<()> {

@@ -132,11 +132,11 @@ struct Slot(Counts, IpAddr);
 
 impl Slot {
     fn take(counts: &Counts, address: IpAddr) -> Option<Self> {
-        let mut places = lock(counts);
+        let mut slots = lock(counts);
         // A connection takes two descriptors, and files need most.
         let most = most_descriptors();
-        let is_full = places.values().sum::<usize>() >= MAX_CONNECTIONS.min(most / 8);
-        let count = places.entry(address).or_insert(0);
+        let is_full = slots.values().sum::<usize>() >= MAX_CONNECTIONS.min(most / 8);
+        let count = slots.entry(address).or_insert(0);
         if is_full || *count >= MAX_OF_ONE.min(most / 16) {
             return None;
         }
@@ -147,11 +147,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut places = lock(&self.0);
-        if let Some(count) = places.get_mut(&self.1) {
+        let mut slots = lock(&self.0);
+        if let Some(count) = slots.get_mut(&self.1) {
             *count -= 1;
         }
-        places.retain(|_, count| *count > 0);
+        slots.retain(|_, count| *count > 0);
     }
 }
 
@@ -166,8 +166,8 @@ async fn listen_on(listener: TcpListener, site: Arc<Site>, mut ends: watch::Rece
         match accepted {
             Ok((stream, peer)) => {
                 // Beyond the limit, it is closed.
-                if let Some(place) = Slot::take(&counts, peer.ip().to_canonical()) {
-                    connections.spawn(connection(stream, place, Arc::clone(&site), ends.clone()));
+                if let Some(slot) = Slot::take(&counts, peer.ip().to_canonical()) {
+                    connections.spawn(connection(stream, slot, Arc::clone(&site), ends.clone()));
                 }
             }
             Err(_) => tokio::time::sleep(PAUSE).await,

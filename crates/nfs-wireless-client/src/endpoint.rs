@@ -262,7 +262,7 @@ impl Endpoint {
             return path.connection.call(number, timeout, first).await.map(|answer| (answer, connection));
         };
         // Whoever waits for a place is not yet waiting for the server.
-        let call = path.connection.place(timeout).await?.call(number, first);
+        let call = path.connection.slot(timeout).await?.call(number, first);
         let began = clock();
         let call = async {
             let answer = call.await?;

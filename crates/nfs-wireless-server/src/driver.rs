@@ -86,7 +86,7 @@ impl Datagrams {
     }
 }
 
-/// The place of one connection.
+/// The slot of one connection.
 #[derive(Debug)]
 struct Slot {
     outbox: Arc<Outbox>,
@@ -230,9 +230,9 @@ impl Shared {
         let result = state.service.handle_input(now, peer, message);
         if result.is_ok()
             && peer.protocol == Protocol::Tcp
-            && let Some(place) = state.streams.get_mut(&peer.address)
+            && let Some(slot) = state.streams.get_mut(&peer.address)
         {
-            place.last_call = Some(now);
+            slot.last_call = Some(now);
         }
         self.pump(&mut state);
         result
@@ -275,8 +275,8 @@ impl Shared {
         let taken = takes(&mut state.service);
         self.pump(&mut state);
         // There is room for another call, also where the reply was lost to a fault.
-        if let Some(place) = state.streams.get(&peer.address) {
-            place.outbox.bell.notify_one();
+        if let Some(slot) = state.streams.get(&peer.address) {
+            slot.outbox.bell.notify_one();
         }
         taken
     }
@@ -301,8 +301,8 @@ impl Shared {
                     }
                 }
                 Protocol::Tcp => {
-                    if let Some(place) = state.streams.get(&transmit.peer.address) {
-                        place.outbox.push(transmit.bytes);
+                    if let Some(slot) = state.streams.get(&transmit.peer.address) {
+                        slot.outbox.push(transmit.bytes);
                     }
                 }
             }
@@ -326,40 +326,40 @@ impl State {
         (MAX_HELD_BYTES / held).clamp(2, MAX_STREAMS)
     }
 
-    /// How many of them have a place. The others had to make room and are not closed yet: until one is, nobody else is let
+    /// How many of them have a slot. The others had to make room and are not closed yet: until one is, nobody else is let
     /// in.
-    fn places(&self) -> usize {
+    fn slots(&self) -> usize {
         let connections = self.connections();
         connections - connections.div_ceil(4)
     }
 
-    /// Gives a connection a place. Where all are taken, whoever has the most of them makes room (by the address, whatever the
+    /// Gives a connection a slot. Where all are taken, whoever has the most of them makes room (by the address, whatever the
     /// port), first with one that made no call although it had the time, then with that which has been quiet for longest.
     fn admit(&mut self, address: SocketAddr) -> Arc<Outbox> {
-        while self.streams.len() >= self.places() {
+        while self.streams.len() >= self.slots() {
             let count = |peer: &SocketAddr| self.streams.keys().filter(|it| it.ip() == peer.ip()).count();
             let now = clock();
-            let order = |(peer, place): &(&SocketAddr, &Slot)| {
-                let is_silent = place.last_call.is_none() && now - place.opened > FIRST_CALL_TIME;
-                (Reverse(count(peer)), !is_silent, place.last_call.unwrap_or(place.opened))
+            let order = |(peer, slot): &(&SocketAddr, &Slot)| {
+                let is_silent = slot.last_call.is_none() && now - slot.opened > FIRST_CALL_TIME;
+                (Reverse(count(peer)), !is_silent, slot.last_call.unwrap_or(slot.opened))
             };
             let Some(address) = self.streams.iter().min_by_key(order).map(|(address, _)| *address) else {
                 break;
             };
-            if let Some(place) = self.streams.remove(&address) {
-                place.outbox.replaced.notify_one();
+            if let Some(slot) = self.streams.remove(&address) {
+                slot.outbox.replaced.notify_one();
             }
         }
         let outbox = Arc::new(Outbox::default());
-        let place = Slot { outbox: Arc::clone(&outbox), last_call: None, opened: clock() };
-        self.streams.insert(address, place);
+        let slot = Slot { outbox: Arc::clone(&outbox), last_call: None, opened: clock() };
+        self.streams.insert(address, slot);
         outbox
     }
 
-    /// Takes the place of a connection back, unless it has passed to another one: a peer that was reset comes back from the
+    /// Takes the slot of a connection back, unless it has passed to another one: a peer that was reset comes back from the
     /// same port.
     fn leave(&mut self, address: SocketAddr, outbox: &Arc<Outbox>) {
-        if self.streams.get(&address).is_some_and(|place| Arc::ptr_eq(&place.outbox, outbox)) {
+        if self.streams.get(&address).is_some_and(|slot| Arc::ptr_eq(&slot.outbox, outbox)) {
             self.streams.remove(&address);
         }
     }

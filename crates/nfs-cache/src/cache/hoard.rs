@@ -63,7 +63,7 @@ impl WalkedDirectory {
 impl Walk {
     /// Enters a directory, unless the walk is in it already: a server may show one inside itself.
     fn enter(&mut self, node: NodeId, path: Vec<u8>) {
-        let is_new = self.directories.iter().all(|place| place.node != node);
+        let is_new = self.directories.iter().all(|walked| walked.node != node);
         if is_new && path.len() <= LONGEST_PATH {
             self.directories.push(WalkedDirectory::new(node, path));
         }
@@ -175,41 +175,41 @@ impl<S: Store> Cache<S> {
     /// Looks at the next name of a walk; `None` when it is over.
     fn next_step(&mut self, walk: &mut Walk, wanted: &dyn Wanted) -> Option<Next> {
         let first = walk.first;
-        let place = walk.directories.last_mut()?;
-        let (node, has_asked) = (place.node, place.has_asked);
+        let walked = walk.directories.last_mut()?;
+        let (node, has_asked) = (walked.node, walked.has_asked);
         let found = self.tree.objects.get(node).filter(|object| !object.over);
         let Some((object, directory)) = found.and_then(|it| Some((it, it.directory()?))) else {
             return walk.leave();
         };
-        if !place.is_listed {
+        if !walked.is_listed {
             if directory.complete.as_ref().is_none_or(|complete| complete.call < first) {
                 // Asked in vain: it cannot be listed.
                 if has_asked {
                     return walk.leave();
                 }
-                place.has_asked = true;
+                walked.has_asked = true;
                 return Some(Next::List(node));
             }
-            (place.is_listed, place.has_asked) = (true, false);
+            (walked.is_listed, walked.has_asked) = (true, false);
             self.keep_hoarded(node);
             return Some(Next::Again);
         }
         let handle = object.handle();
-        let Some((name, edge)) = after(directory, place.after.as_deref()) else { return walk.leave() };
-        let (name, path) = (name.to_vec(), join(&place.path, name));
+        let Some((name, edge)) = after(directory, walked.after.as_deref()) else { return walk.leave() };
+        let (name, path) = (name.to_vec(), join(&walked.path, name));
         let (wants, may_hold) = (wanted.wants(&path), wanted.may_hold(&path));
         let seen = if wants || may_hold { self.look_at(handle, &name, edge) } else { Seen::Nothing };
         let visit = Visit { first, wants, may_hold, has_asked };
         let act = self.decide(&visit, seen)?;
-        let place = walk.directories.last_mut()?;
+        let walked = walk.directories.last_mut()?;
         let act = match act {
             Act::Ask(question) if !has_asked => {
-                place.has_asked = true;
+                walked.has_asked = true;
                 return Some(Next::Ask(question));
             }
             act => act,
         };
-        (place.after, place.has_asked) = (Some(name), false);
+        (walked.after, walked.has_asked) = (Some(name), false);
         match act {
             Act::Enter(node) => walk.enter(node, path),
             Act::Keep(node) => self.keep_hoarded(node),

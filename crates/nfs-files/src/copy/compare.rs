@@ -125,13 +125,13 @@ impl Run<'_> {
         target_directory: &TargetDirectory,
         there: &Attributes,
     ) -> Result<Age> {
-        let age = self.age(node, &target_directory.place, there).await?;
+        let age = self.age(node, &target_directory.location, there).await?;
         let modified = node.attributes.times.modified;
         if age == Age::Same || is_nearest(modified, there) {
             return Ok(Age::Same);
         }
         let is_near = apart(modified, there).unsigned_abs() < COARSEST.as_nanos();
-        if let Location::Local { directory, .. } = &target_directory.place
+        if let Location::Local { directory, .. } = &target_directory.location
             && is_near
             && step(there) == SECOND
             && !self.copy.dry_run
@@ -147,21 +147,26 @@ impl Run<'_> {
     }
 
     /// Compares the time of what is there with its source's.
-    pub(super) async fn age(&self, node: &Node, place: &Location, there: &Attributes) -> Result<Age> {
+    pub(super) async fn age(&self, node: &Node, location: &Location, there: &Attributes) -> Result<Age> {
         let modified = node.attributes.times.modified;
         Ok(match age(modified, there) {
             Some(age) => age,
-            None => age_in_steps(modified, there, place.time_step(self.context).await?),
+            None => age_in_steps(modified, there, location.time_step(self.context).await?),
         })
     }
 
     /// Whether a source is newer than what is there.
-    pub(super) async fn is_newer(&self, node: &Node, place: &Location, there: &Attributes) -> Result<bool> {
+    pub(super) async fn is_newer(
+        &self,
+        node: &Node,
+        location: &Location,
+        there: &Attributes,
+    ) -> Result<bool> {
         let modified = node.attributes.times.modified;
         Ok(match newer(modified, there) {
             Newer::Yes => true,
             Newer::No => false,
-            Newer::IfFine => is_newer_in_steps(modified, there, place.time_step(self.context).await?),
+            Newer::IfFine => is_newer_in_steps(modified, there, location.time_step(self.context).await?),
         })
     }
 }

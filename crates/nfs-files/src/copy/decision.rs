@@ -176,9 +176,9 @@ impl Run<'_> {
                 Some(None) => return Ok(None),
                 None => {}
             }
-            now = target_directory.place.look_up(self.context, name).await?;
+            now = target_directory.location.look_up(self.context, name).await?;
         }
-        let text = format!("{}: is changed or replaced all the time", target_directory.place.show(name));
+        let text = format!("{}: is changed or replaced all the time", target_directory.location.show(name));
         Err(Error::other(text))
     }
 
@@ -214,7 +214,7 @@ impl Run<'_> {
         };
         let source = Side { kind: node.kind, attributes: &node.attributes };
         let there = Side { kind: present.kind, attributes: &present.attributes };
-        let is_same_file = target_directory.place.is_same(present, node, self.copy.inplace);
+        let is_same_file = target_directory.location.is_same(present, node, self.copy.inplace);
         let mut facts = Facts { is_same_file, ..Facts::default() };
         loop {
             match decide(rules, source, there, facts) {
@@ -247,23 +247,23 @@ impl Run<'_> {
         let [here, its] = [&node.attributes, &there.attributes];
         match question {
             Question::IsNewer => {
-                facts.is_newer = Some(self.is_newer(node, &target_directory.place, its).await?);
+                facts.is_newer = Some(self.is_newer(node, &target_directory.location, its).await?);
             }
             Question::Age => {
                 let are_alike = (node.kind, there.kind, here.size) == (Kind::File, Kind::File, its.size);
                 facts.age = Some(match are_alike {
                     true => self.age_held(node, target_directory, its).await?,
-                    false => self.age(node, &target_directory.place, its).await?,
+                    false => self.age(node, &target_directory.location, its).await?,
                 });
             }
             Question::Content if node.kind == Kind::Symlink => {
                 let target = node.read_link().await?;
-                let other = target_directory.place.read_link(self.context, name).await?;
+                let other = target_directory.location.read_link(self.context, name).await?;
                 facts.is_same_content = Some(target == other);
             }
             Question::Content => {
                 // What may not be read is replaced, as by rsync(1).
-                let is_readable = match &target_directory.place {
+                let is_readable = match &target_directory.location {
                     Location::Local { directory, .. } => {
                         let opened = directory.read(name).map_err(|error| error.kind());
                         !matches!(opened, Err(io::ErrorKind::PermissionDenied))
@@ -272,8 +272,9 @@ impl Run<'_> {
                 };
                 facts.is_same_content = Some(
                     is_readable && {
-                        let ranges =
-                            self.differences(node, None, None, (None, &target_directory.place, name)).await?;
+                        let ranges = self
+                            .differences(node, None, None, (None, &target_directory.location, name))
+                            .await?;
                         ranges.is_none_or(|ranges| ranges.is_empty())
                     },
                 );
@@ -291,7 +292,7 @@ impl Run<'_> {
         name: &[u8],
         present: &Present,
     ) -> Result<bool> {
-        let target = target_directory.place.name(name);
+        let target = target_directory.location.name(name);
         let shown = &target.shown;
         let refusal = match decision {
             Decision::Copy(_) => return Ok(true),

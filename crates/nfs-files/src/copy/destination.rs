@@ -74,17 +74,17 @@ impl Location {
         there: Option<&Found>,
         ahead: Option<Entry>,
     ) -> Self {
-        let mut place = RemoteLocation::from(found);
+        let mut location = RemoteLocation::from(found);
         let there = there.map(|it| Present::remote(it.handle, &it.metadata));
-        place.known.insert(name.to_vec(), there);
-        place.ahead.set(ahead);
-        Self::Remote(Box::new(place))
+        location.known.insert(name.to_vec(), there);
+        location.ahead.set(ahead);
+        Self::Remote(Box::new(location))
     }
 
     pub(super) fn was_created(&self) -> bool {
         match self {
             Self::Local { was_created, .. } => *was_created,
-            Self::Remote(place) => place.was_created,
+            Self::Remote(location) => location.was_created,
             Self::Planned(_) => false,
         }
     }
@@ -94,9 +94,9 @@ impl Location {
         match self {
             Self::Planned(_) | Self::Local { was_created: true, .. } => Ok(None),
             Self::Local { .. } => self.look_up(context, name).await,
-            Self::Remote(place) => match place.known.get(name) {
+            Self::Remote(location) => match location.known.get(name) {
                 Some(known) => Ok(*known),
-                None if place.knows_all => Ok(None),
+                None if location.knows_all => Ok(None),
                 None => self.look_up(context, name).await,
             },
         }
@@ -110,16 +110,18 @@ impl Location {
                 let found = directory.stat(name).map_err(|error| local(&directory.join(name), &error))?;
                 Ok(found.as_ref().map(Present::local))
             }
-            Self::Remote(place) => place.with(context, async |at: &_| Self::look_up_in(at, name).await).await,
+            Self::Remote(location) => {
+                location.with(context, async |at: &_| Self::look_up_in(at, name).await).await
+            }
         }
     }
 
     /// As [`Location::look_up`], in a directory of a server that is not looked for again.
-    pub(super) async fn look_up_in(place: &RemoteLocation, name: &[u8]) -> Result<Option<Present>> {
-        match place.client.lookup(place.handle, name).await {
+    pub(super) async fn look_up_in(location: &RemoteLocation, name: &[u8]) -> Result<Option<Present>> {
+        match location.client.lookup(location.handle, name).await {
             Ok(entry) => Ok(Some(Present::remote(entry.handle, &entry.metadata))),
             Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(error).at(place.remote.join(name)),
+            Err(error) => Err(error).at(location.remote.join(name)),
         }
     }
 
@@ -160,23 +162,23 @@ impl Location {
                 })?;
                 Ok(Self::Local { directory: made, was_created: true })
             }
-            (Self::Remote(place), Some(source)) => {
+            (Self::Remote(location), Some(source)) => {
                 let named = (name, tags.own());
                 let make =
                     async |at: &RemoteLocation| at.marked_directory(context, named, mode, source).await;
-                Ok(Self::Remote(Box::new(place.with(context, make).await?)))
+                Ok(Self::Remote(Box::new(location.with(context, make).await?)))
             }
             (Self::Local { directory, .. }, None) => match directory.create(name, mode) {
                 Ok((directory, was_created)) => Ok(Self::Local { directory, was_created }),
                 Err(error) => Err(local(&directory.join(name), &error)),
             },
-            (Self::Remote(place), None) => {
+            (Self::Remote(location), None) => {
                 let make = async |at: &RemoteLocation| {
                     // Where this directory was forgotten, so was what is in it.
-                    let present = present.filter(|_| std::ptr::eq(at, &raw const **place));
+                    let present = present.filter(|_| std::ptr::eq(at, &raw const **location));
                     at.directory(context, name, mode, present).await
                 };
-                let made = place.with(context, make).await?;
+                let made = location.with(context, make).await?;
                 Ok(Self::Remote(Box::new(made)))
             }
         }
@@ -186,7 +188,7 @@ impl Location {
     pub(super) fn which(&self) -> Option<Which> {
         match self {
             Self::Local { directory, .. } => Some(Which::Local(directory.number())),
-            Self::Remote(place) => Some(Which::Remote(place.handle)),
+            Self::Remote(location) => Some(Which::Remote(location.handle)),
             Self::Planned(_) => None,
         }
     }
@@ -194,11 +196,11 @@ impl Location {
     /// Removes links and the beginnings of files that earlier runs have left in the directory, which this run has written nothing into if
     /// that `is_new` to it; those of large files that have a journal are resumed. Whether there were any.
     pub(super) async fn remove_left(&mut self, state: &StateHome, tags: &Tags, is_new: bool) -> bool {
-        let Self::Remote(place) = self else { return false };
-        let left = place.take_left(state, |name| tags.is_of_earlier(name) || is_new && tags.is_own(name));
+        let Self::Remote(location) = self else { return false };
+        let left = location.take_left(state, |name| tags.is_of_earlier(name) || is_new && tags.is_own(name));
         for name in &left {
             // What cannot be removed is in nobody's way.
-            let _ = place.client.remove(place.handle, name).await;
+            let _ = location.client.remove(location.handle, name).await;
         }
         !left.is_empty()
     }
@@ -219,12 +221,12 @@ impl Location {
             Self::Local { directory, .. } => {
                 directory.remove(MARKER).map_err(|error| local(&directory.join(MARKER), &error))
             }
-            Self::Remote(place) => {
+            Self::Remote(location) => {
                 let remove = async |at: &RemoteLocation| match at.client.remove(at.handle, MARKER).await {
                     Err(error) if !is_missing(&error) => Err(error).at(at.remote.join(MARKER)),
                     _ => Ok(()),
                 };
-                place.with(context, remove).await
+                location.with(context, remove).await
             }
         }
     }
@@ -246,13 +248,13 @@ impl Location {
                 let made = directory.symlink(link, target, kept, may_replace);
                 made.map_err(|error| local(&path, &error))
             }
-            Self::Remote(place) => {
+            Self::Remote(location) => {
                 let named = (link, tags.own());
                 let link = (target, kept);
-                let make = async |place: &RemoteLocation| {
-                    place.symlink(context.servers, named, link, replaces).await
+                let make = async |location: &RemoteLocation| {
+                    location.symlink(context.servers, named, link, replaces).await
                 };
-                place.with(context, make).await
+                location.with(context, make).await
             }
         }
     }
@@ -272,10 +274,10 @@ impl Location {
             }
             Self::Remote(remote) => {
                 let servers = context.servers;
-                let give = async |place: &RemoteLocation| match was {
-                    None => place.give(servers, place.handle, *source).await,
+                let give = async |location: &RemoteLocation| match was {
+                    None => location.give(servers, location.handle, *source).await,
                     Some(was) if self.other_owner(servers, was, source).is_some() => {
-                        place.give_away(servers, place.handle, *source).await
+                        location.give_away(servers, location.handle, *source).await
                     }
                     Some(_) => Ok(()),
                 };
@@ -320,18 +322,18 @@ impl Location {
                 }
                 Ok(set.err().map(|error| io_text(&error)))
             }
-            Self::Remote(place) => {
+            Self::Remote(location) => {
                 let mut attributes = if preserve { set_times(last.times) } else { SetAttributes::default() };
                 attributes.mode = Some(last.mode);
-                let set = async |place: &RemoteLocation| match place
+                let set = async |location: &RemoteLocation| match location
                     .client
-                    .set_attributes(place.handle, attributes)
+                    .set_attributes(location.handle, attributes)
                     .await
                 {
                     Err(error) if is_refused(&error) => Ok(Some(error.to_string())),
-                    set => set.at(&place.remote).map(|_| None),
+                    set => set.at(&location.remote).map(|_| None),
                 };
-                let refused = place.with(context, set).await?;
+                let refused = location.with(context, set).await?;
                 context.servers.activity().step();
                 Ok(refused)
             }
@@ -362,18 +364,20 @@ impl Location {
         match self {
             Self::Planned(_) => Ok(Duration::ZERO),
             Self::Local { directory, .. } => Ok(directory.time_step()),
-            Self::Remote(place) => {
-                let ask = async |place: &RemoteLocation| {
+            Self::Remote(location) => {
+                let ask = async |location: &RemoteLocation| {
                     // A server that does not tell keeps times as finely as they look.
-                    match place.client.fs_info(place.handle).await {
-                        Err(error) if error.is_stale() || error.is_silence() => Err(error).at(&place.remote),
+                    match location.client.fs_info(location.handle).await {
+                        Err(error) if error.is_stale() || error.is_silence() => {
+                            Err(error).at(&location.remote)
+                        }
                         found => Ok(found.map_or(Duration::ZERO, |found| {
                             let nfstime3 { seconds, nseconds } = found.time_delta;
                             Duration::from_secs(seconds.into()) + Duration::from_nanos(nseconds.into())
                         })),
                     }
                 };
-                place.with(context, ask).await
+                location.with(context, ask).await
             }
         }
     }
@@ -383,8 +387,8 @@ impl Location {
     pub(super) fn is_same(&self, present: &Present, node: &Node, in_place: bool) -> bool {
         let there = &present.attributes;
         match (self, &node.origin) {
-            (Self::Remote(place), Origin::Remote(source))
-                if place.client.address() == source.client.address() =>
+            (Self::Remote(location), Origin::Remote(source))
+                if location.client.address() == source.client.address() =>
             {
                 let attributes = &node.attributes;
                 present.handle == Some(source.handle)
@@ -406,20 +410,20 @@ impl Location {
     pub(super) async fn is_directory(&self, node: &Node) -> Result<bool> {
         let number = node.attributes.file.1;
         match (self, &node.origin) {
-            (Self::Remote(place), Origin::Remote(source)) if place.handle == source.handle => {
-                if place.client.address() == source.client.address() {
+            (Self::Remote(location), Origin::Remote(source)) if location.handle == source.handle => {
+                if location.client.address() == source.client.address() {
                     return Ok(true);
                 }
                 // A server may have two addresses, and two servers the same handles.
                 let there = || look_at(&source.client, source.handle, &source.remote);
-                are_one(there, || look_at(&place.client, place.handle, &place.remote)).await
+                are_one(there, || look_at(&location.client, location.handle, &location.remote)).await
             }
-            (Self::Remote(place), Origin::Local(path)) if place.file.1 == number => {
+            (Self::Remote(location), Origin::Local(path)) if location.file.1 == number => {
                 let here = async || {
                     let found = path.enter(number).and_then(|it| it.stat());
                     Ok(Attributes::from(&found.map_err(|error| local(path, &error))?))
                 };
-                are_one(here, || look_at(&place.client, place.handle, &place.remote)).await
+                are_one(here, || look_at(&location.client, location.handle, &location.remote)).await
             }
             (Self::Local { directory, .. }, Origin::Remote(source)) if directory.number().1 == number => {
                 let here = async || {
@@ -436,7 +440,7 @@ impl Location {
     pub(super) fn show(&self, name: &[u8]) -> String {
         match self {
             Self::Local { directory, .. } => show(&directory.join(name)),
-            Self::Remote(place) => place.remote.join(name).to_string(),
+            Self::Remote(location) => location.remote.join(name).to_string(),
             Self::Planned(path) => escape(&path.join(name)).into_owned(),
         }
     }
@@ -446,7 +450,7 @@ impl Location {
     pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
         let ((file_system, number), session) = match self {
             Self::Local { directory, .. } => (directory.number(), directory.session()),
-            Self::Remote(place) => (place.file, [0; 16]),
+            Self::Remote(location) => (location.file, [0; 16]),
             Self::Planned(_) => ((0, 0), [0; 16]),
         };
         [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &session, name].concat()
@@ -460,9 +464,9 @@ impl Location {
                 let (device, inode) = directory.number();
                 state::key([&device.to_le_bytes()[..], &inode.to_le_bytes()].into_iter().chain(name))
             }
-            Self::Remote(place) => match name {
-                Some(name) => target_key(place.handle, name),
-                None => state::key([place.handle.as_bytes()]),
+            Self::Remote(location) => match name {
+                Some(name) => target_key(location.handle, name),
+                None => state::key([location.handle.as_bytes()]),
             },
             Self::Planned(_) => Vec::new(),
         }
@@ -472,7 +476,7 @@ impl Location {
     pub(super) fn name(&self, name: &[u8]) -> Name {
         let bytes = match self {
             Self::Local { directory, .. } => directory.join(name).into_os_string().into_vec(),
-            Self::Remote(place) => place.remote.join(name).to_bytes(),
+            Self::Remote(location) => location.remote.join(name).to_bytes(),
             Self::Planned(path) => path.join(name),
         };
         Name { shown: self.show(name), bytes }
@@ -482,7 +486,9 @@ impl Location {
     pub(super) fn own_name(&self) -> Name {
         match self {
             Self::Local { directory, .. } => Name::local(directory.path()),
-            Self::Remote(place) => Name { shown: place.remote.to_string(), bytes: place.remote.to_bytes() },
+            Self::Remote(location) => {
+                Name { shown: location.remote.to_string(), bytes: location.remote.to_bytes() }
+            }
             Self::Planned(path) => path.clone(),
         }
     }
@@ -585,7 +591,7 @@ mod tests {
         ] {
             for is_there in [true, false] {
                 let found = find::find(context, &served::remote(&server, "/")).await.unwrap();
-                let place = Location::remote_around(found, b"new", None, None);
+                let location = Location::remote_around(found, b"new", None, None);
                 // The other one has renamed it by then.
                 let rule = |procedure| {
                     let (calls, when) = (Calls::Procedure(procedure), When::Nth(1));
@@ -600,7 +606,7 @@ mod tests {
                     }
                 }
                 let (named, mark) = ((&b"new"[..], &tags), Some(&b"/source\nkey"[..]));
-                let made = place.directory(context, named, 0o755, false, mark);
+                let made = location.directory(context, named, 0o755, false, mark);
                 let said = made.await.map_or_else(|error| error.to_string(), |_| "made".to_owned());
                 let is_said = said.contains("/new: another run has just made this directory");
                 assert_eq!(is_said, is_there, "{procedure:?}: {said}");

@@ -209,7 +209,7 @@ impl Run<'_> {
                 }
                 verified?;
                 share.leave_out(u64::MAX);
-                self.skip(node, &target_directory.place.name(name), Skip::Complete)
+                self.skip(node, &target_directory.location.name(name), Skip::Complete)
             }
             Todo::Copy(mode, change, was) => {
                 if !self.copy.dry_run {
@@ -227,9 +227,13 @@ impl Run<'_> {
     }
 
     pub(super) async fn decide(&self, Item { node, target_directory, name, .. }: Item<'_>) -> Result<Todo> {
-        let mut present = target_directory.place.present(self.context, name).await?;
+        let mut present = target_directory.location.present(self.context, name).await?;
         if let (Some(done), Some(present)) = (&self.done, &present)
-            && done.holds(&target_directory.place.key(name), node.attributes.identity(), &present.attributes)
+            && done.holds(
+                &target_directory.location.key(name),
+                node.attributes.identity(),
+                &present.attributes,
+            )
         {
             return Ok(Todo::Complete);
         }
@@ -237,13 +241,13 @@ impl Run<'_> {
             return Ok(Todo::Leave);
         };
         // The copy gets the mode of what it replaces, which may be another since the directory was listed.
-        if let Location::Remote(place) = &target_directory.place
-            && place.is_listed()
+        if let Location::Remote(location) = &target_directory.location
+            && location.is_listed()
             && !self.copy.preserve
             && !self.copy.dry_run
             && present.is_some_and(|present| present.kind == Kind::File)
         {
-            present = target_directory.place.look_up(self.context, name).await?;
+            present = target_directory.location.look_up(self.context, name).await?;
             match self.wants(node, target_directory, name, present.as_ref()).await? {
                 Some(now) => change = now,
                 None => return Ok(Todo::Leave),
@@ -256,9 +260,9 @@ impl Run<'_> {
     async fn copy(&self, item: Item<'_>, mode: u32, was: Option<Version>) -> Result<Copied> {
         let Item { node, target_directory, name, share } = item;
         // What is written in place is this run's from then on, however often it is begun again.
-        let is_in_new = matches!(target_directory.place, Location::Remote(_))
+        let is_in_new = matches!(target_directory.location, Location::Remote(_))
             && was.is_none()
-            && target_directory.place.was_created();
+            && target_directory.location.was_created();
         let replaces = &Cell::new(match self.copy.overwrite {
             // Nobody else has had a reason to put it there: on a long path a look would take a fifth of the time.
             Overwrite::Always if is_in_new => Replaces::Anything { was_there: false },
@@ -266,13 +270,13 @@ impl Run<'_> {
         });
         let (opened, opened_there) = (&RefCell::new(None), &Cell::new(None));
         let goal = Goal { opened: opened_there, target_directory, name, mode, replaces };
-        let held = match &target_directory.place {
-            Location::Remote(place) if self.copy.inplace => {
-                self.hold(node, place, name)?.map(|held| (held, place))
+        let held = match &target_directory.location {
+            Location::Remote(location) if self.copy.inplace => {
+                self.hold(node, location, name)?.map(|held| (held, location))
             }
             Location::Remote(_) | Location::Local { .. } | Location::Planned(_) => None,
         };
-        let copied = match (&node.origin, &target_directory.place) {
+        let copied = match (&node.origin, &target_directory.location) {
             (_, Location::Planned(_)) => Ok(Copied::default()),
             (Origin::Remote(source), Location::Local { directory, .. }) => {
                 let target = Target { directory, name, mode, share, target_directory, replaces, opened };
@@ -282,20 +286,20 @@ impl Run<'_> {
                     async |(source, attributes): &_| self.download(node, *attributes, source, target).await;
                 self.while_stale(share, &known, |(source, _)| &source.client, find, copy).await
             }
-            (Origin::Local(path), Location::Remote(place)) if node.kind == Kind::File => {
-                let find = async || place.find_again(self.context).await;
-                let copy = async |place: &_| self.upload(node, path, place, goal, share).await;
-                self.while_stale(share, &**place, |place| &place.client, find, copy).await
+            (Origin::Local(path), Location::Remote(location)) if node.kind == Kind::File => {
+                let find = async || location.find_again(self.context).await;
+                let copy = async |location: &_| self.upload(node, path, location, goal, share).await;
+                self.while_stale(share, &**location, |location| &location.client, find, copy).await
             }
-            (_, Location::Remote(place)) => {
-                self.relay(node, place, goal, &target_directory.place.show(name)).await
+            (_, Location::Remote(location)) => {
+                self.relay(node, location, goal, &target_directory.location.show(name)).await
             }
             (Origin::Local(_) | Origin::Standard, Location::Local { .. }) => {
                 Err(Error::usage(format!("{node}: neither side is on a server")))
             }
         };
-        if let Some((held, place)) = held {
-            self.let_go(held, place, name, &copied).await;
+        if let Some((held, location)) = held {
+            self.let_go(held, location, name, &copied).await;
         }
         copied
     }
@@ -321,7 +325,7 @@ impl Run<'_> {
         name: &[u8],
         replaces: &Cell<Replaces>,
     ) -> Result<bool> {
-        let there = target_directory.place.look_up(self.context, name).await?;
+        let there = target_directory.location.look_up(self.context, name).await?;
         let is_replaced = self.wants(node, target_directory, name, there.as_ref()).await?.is_some();
         if is_replaced {
             replaces.set(self.replaces(there.as_ref().map(Version::from)));
@@ -337,19 +341,19 @@ impl Run<'_> {
     async fn begin_in_place(
         &self,
         node: &Node,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         goal: Goal<'_>,
     ) -> Result<Option<Opened>> {
         let Goal { target_directory, name, mode, replaces, opened } = goal;
         if let Some(before) = opened.get() {
-            let now = self.check_in_place(place, name, &before).await?;
+            let now = self.check_in_place(location, name, &before).await?;
             opened.set(Some(now));
             return Ok(Some(now));
         }
-        let shown = target_directory.place.show(name);
+        let shown = target_directory.location.show(name);
         let claim = |file| self.written.claim(Which::Remote(file), &shown).map(drop);
         for _ in 0..MOST_DECISIONS {
-            if let Some(begun) = place.begin_in_place(name, mode, replaces, &claim).await? {
+            if let Some(begun) = location.begin_in_place(name, mode, replaces, &claim).await? {
                 opened.set(Some(begun));
                 return Ok(Some(begun));
             }
@@ -357,40 +361,45 @@ impl Run<'_> {
                 return Ok(None);
             }
         }
-        Err(changes_all_the_time(target_directory.place.show(name)))
+        Err(changes_all_the_time(target_directory.location.show(name)))
     }
 
     /// Looks whether a name still stands for the file that is written in place; returns that under the handle that it has now.
     ///
     /// # Errors
     /// It does not.
-    async fn check_in_place(&self, place: &RemoteLocation, name: &[u8], opened: &Opened) -> Result<Opened> {
-        match Location::look_up_in(place, name).await? {
+    async fn check_in_place(
+        &self,
+        location: &RemoteLocation,
+        name: &[u8],
+        opened: &Opened,
+    ) -> Result<Opened> {
+        match Location::look_up_in(location, name).await? {
             Some(Present { handle: Some(handle), attributes, .. }) if attributes.file == opened.file => {
                 Ok(Opened { handle, ..*opened })
             }
             _ => {
                 let text = "was removed or replaced while it was written; run it again";
-                Err(Error::other(format!("{}: {text}", place.remote.join(name))))
+                Err(Error::other(format!("{}: {text}", location.remote.join(name))))
             }
         }
     }
 
     /// Ends what was written in place: without -p, what was there keeps its mode, which somebody may have changed since, and what was made is
     /// given its last one.
-    async fn end_in_place(&self, place: &RemoteLocation, goal: Goal<'_>, opened: &Opened) -> Result<()> {
+    async fn end_in_place(&self, location: &RemoteLocation, goal: Goal<'_>, opened: &Opened) -> Result<()> {
         let Goal { name, mode, .. } = goal;
         if let Some(made) = opened.made_mode.filter(|made| !self.copy.preserve && *made != mode) {
-            let now = place.client.metadata(opened.handle).await.at(place.remote.join(name))?.mode;
+            let now = location.client.metadata(opened.handle).await.at(location.remote.join(name))?.mode;
             let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
             if now & 0o7777 == made {
-                match place.client.set_attributes(opened.handle, attributes).await {
+                match location.client.set_attributes(opened.handle, attributes).await {
                     Err(error) if is_refused(&error) => self.say_not_kept(error),
-                    set => set.at(place.remote.join(name))?,
+                    set => set.at(location.remote.join(name))?,
                 }
             }
         }
-        self.check_in_place(place, name, opened).await.map(drop)
+        self.check_in_place(location, name, opened).await.map(drop)
     }
 
     /// Gives a complete file on a server, which is `made`, its name; decides again where something else has that than before, and removes the
@@ -398,7 +407,7 @@ impl Run<'_> {
     async fn give_name_there(
         &self,
         node: &Node,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         goal: Goal<'_>,
         (made, own, temporary): (FileHandle, Option<Attributes>, &[u8]),
         keeps: bool,
@@ -410,21 +419,21 @@ impl Run<'_> {
                 if keeps && self.narrows(replaces.get()) {
                     let own = match own {
                         Some(own) => own,
-                        None => Attributes::from(&place.client.metadata(made).await.at(&place.remote)?),
+                        None => Attributes::from(&location.client.metadata(made).await.at(&location.remote)?),
                     };
-                    self.narrow(place, name, (made, &own), mode).await?;
+                    self.narrow(location, name, (made, &own), mode).await?;
                 }
                 if self.sync.is_some()
                     && there.is_none()
                     && !matches!(replaces.get(), Replaces::Anything { .. })
                 {
-                    there = Some(Location::look_up_in(place, name).await?);
+                    there = Some(Location::look_up_in(location, name).await?);
                 }
                 let is_named = match there.take() {
                     Some(there) => {
-                        place.rename_in_place_of(made, (temporary, name), replaces.get(), there).await?
+                        location.rename_in_place_of(made, (temporary, name), replaces.get(), there).await?
                     }
-                    None => place.try_name(made, (temporary, name), replaces.get()).await?,
+                    None => location.try_name(made, (temporary, name), replaces.get()).await?,
                 };
                 if is_named {
                     return Ok(true);
@@ -433,13 +442,13 @@ impl Run<'_> {
                     return Ok(false);
                 }
             }
-            Err(changes_all_the_time(target_directory.place.show(name)))
+            Err(changes_all_the_time(target_directory.location.show(name)))
         };
         let named: Result<bool> = named.await;
         // What may still get its name is resumed.
         let stays = |error: &Error| error.is_stale() || error.is_silence();
         if named.as_ref().map_or_else(|error| !stays(error), |is_named| !is_named) {
-            let _ = place.client.remove(place.handle, temporary).await;
+            let _ = location.client.remove(location.handle, temporary).await;
         }
         named
     }
@@ -450,8 +459,8 @@ impl Run<'_> {
         Item { node, target_directory, name, .. }: Item<'_>,
         copied: &Copied,
     ) -> Result<()> {
-        if self.is_to_be_verified(node, Some(&target_directory.place)) {
-            let copy = (copied.file.as_deref(), &target_directory.place, name);
+        if self.is_to_be_verified(node, Some(&target_directory.location)) {
+            let copy = (copied.file.as_deref(), &target_directory.location, name);
             self.verify(node, copied.was.as_ref(), copied.length, copy).await?;
         }
         Ok(())
@@ -459,7 +468,7 @@ impl Run<'_> {
 
     /// Removes the journal that a run has left which was killed right after it gave a copy its name.
     fn remove_complete_journal(&self, Item { node, target_directory, name, .. }: Item<'_>) {
-        if let Location::Local { directory, .. } = &target_directory.place
+        if let Location::Local { directory, .. } = &target_directory.location
             && node.attributes.size > SMALL_BYTES
             && target_directory.may_have_journals()
             && !self.copy.dry_run
@@ -474,14 +483,14 @@ impl Run<'_> {
     /// Lets the next run, if this one is interrupted, leave out a complete file.
     fn record(&self, Item { node, target_directory, name, .. }: Item<'_>, copied: Copied) {
         if let (Some(done), Some(attributes)) = (&self.done, copied.attributes) {
-            done.add(&target_directory.place.key(name), node.attributes.identity(), &attributes);
+            done.add(&target_directory.location.key(name), node.attributes.identity(), &attributes);
         }
     }
 
     /// Lets the next run copy a file again.
     fn forget(&self, Item { target_directory, name, .. }: Item<'_>) {
         if let Some(done) = &self.done {
-            done.forget(&target_directory.place.key(name));
+            done.forget(&target_directory.location.key(name));
         }
     }
 
@@ -515,21 +524,21 @@ impl Run<'_> {
     /// Gives a complete file on a server, `made` with these attributes, its permissions, or those of what has the name now if they are narrower.
     async fn narrow(
         &self,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         name: &[u8],
         (made, own): (FileHandle, &Attributes),
         mode: u32,
     ) -> Result<()> {
-        let there = Location::look_up_in(place, name).await?;
+        let there = Location::look_up_in(location, name).await?;
         let replaced = there.filter(|there| there.kind == Kind::File).map(|there| there.attributes);
         let mode = replaced.map_or(mode, |replaced| narrowed(mode, own.gid, &replaced));
         if mode == own.mode & 0o777 {
             return Ok(());
         }
         let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        match place.client.set_attributes(made, attributes).await {
+        match location.client.set_attributes(made, attributes).await {
             Err(error) if is_refused(&error) => self.say_not_kept(error),
-            set => set.at(place.remote.join(name))?,
+            set => set.at(location.remote.join(name))?,
         }
         Ok(())
     }

@@ -158,7 +158,7 @@ impl Run<'_> {
             self.context.events.fail(Error::other(text))?;
         } else {
             self.warn(Warning::Left(&node.name()));
-            self.skip(node, &listed.target_directory.place.name(name), Skip::Partial)?;
+            self.skip(node, &listed.target_directory.location.name(name), Skip::Partial)?;
         }
         Ok(true)
     }

@@ -163,22 +163,22 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
     let must_exist =
         must_be_directory || copy.shard.is_some() && copy.sync.is_none() && !copy.is_whole_target;
     match destination {
-        Destination::Inside(place, clean_up) => {
+        Destination::Inside(location, clean_up) => {
             let are_many =
                 sources.len() > MOST_LOOKED_UP || sources.iter().any(|source| source.name.is_none());
-            let mut place =
-                if copy.sync.is_some() || are_many { place.listed(context).await? } else { place };
+            let mut location =
+                if copy.sync.is_some() || are_many { location.listed(context).await? } else { location };
             if !copy.dry_run {
-                place.remove_left(&copy.state, tags, true).await;
+                location.remove_left(&copy.state, tags, true).await;
             }
             let names = sources.iter().map(|source| source.name.as_deref().unwrap_or_default());
             let names = state::key(names.filter(|_| !copy.sources.iter().any(Target::is_pattern)));
-            let key = state::key([&place.resume_key(None)[..], &keys.concat(), &names]);
-            Ok(Plan::Files { key, works: inside(context, sources, place)?, clean_up })
+            let key = state::key([&location.resume_key(None)[..], &keys.concat(), &names]);
+            Ok(Plan::Files { key, works: inside(context, sources, location)?, clean_up })
         }
         // Also when all but one are missing: what was asked for cannot be meant.
-        Destination::Named(place, name)
-            if (are_several(&sources) || must_exist) && place.present(context, &name).await?.is_none() =>
+        Destination::Named(location, name)
+            if (are_several(&sources) || must_exist) && location.present(context, &name).await?.is_none() =>
         {
             let command = if matches!(copy.destination, Target::Local(_)) { "mkdir" } else { "nfsw mkdir" };
             let there = &copy.destination;
@@ -206,13 +206,13 @@ pub(super) async fn plan(copy: &Options, tags: &Tags, context: Context<'_>) -> R
                 _ => Err(Error::other(format!("{node}: is not a regular file"))),
             }
         }
-        Destination::Named(place, name) => {
+        Destination::Named(location, name) => {
             let node = sources.remove(0).node;
-            let key = state::key([&place.resume_key(Some(&name))[..], &keys.concat()]);
+            let key = state::key([&location.resume_key(Some(&name))[..], &keys.concat()]);
             let target_directory = match copy.shard {
-                None => TargetDirectory::above_target(place),
+                None => TargetDirectory::above_target(location),
                 // No shard knows when the others are complete.
-                Some(_) => TargetDirectory::top(place),
+                Some(_) => TargetDirectory::top(location),
             };
             let (target_directory, name) = (Rc::new(target_directory), Some(name));
             let works = vec![Work { node, target_directory, name, is_named: true, rest: None }];
@@ -327,10 +327,10 @@ async fn find_sources(copy: &Options, context: Context<'_>, target: &Target) -> 
     }
 }
 
-fn inside(context: Context<'_>, sources: Vec<Source>, place: Location) -> Result<Vec<Work>> {
+fn inside(context: Context<'_>, sources: Vec<Source>, location: Location) -> Result<Vec<Work>> {
     let is_merged = sources.len() > 1 && sources.iter().any(|source| source.name.is_none());
     let target_directory =
-        Rc::new(if is_merged { TargetDirectory::merged(place) } else { TargetDirectory::top(place) });
+        Rc::new(if is_merged { TargetDirectory::merged(location) } else { TargetDirectory::top(location) });
     let mut names = HashSet::new();
     let mut works = Vec::new();
     for Source { node, name } in sources {
@@ -448,8 +448,8 @@ async fn find_remote_destination(
                 Some(making) => drop(making.discard().await),
                 None => {}
             }
-            let place = Location::remote_around(directory, &name, there.as_deref(), ahead);
-            Ok(Destination::Named(place, name))
+            let location = Location::remote_around(directory, &name, there.as_deref(), ahead);
+            Ok(Destination::Named(location, name))
         }
         Err(error) => {
             if let Some(making) = making {

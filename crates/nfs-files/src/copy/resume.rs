@@ -788,8 +788,8 @@ mod tests {
 
     #[test]
     fn an_upload_is_known_until_it_is_complete() {
-        let place = tempfile::tempdir().unwrap();
-        let state = StateHome::at(place.path());
+        let location = tempfile::tempdir().unwrap();
+        let state = StateHome::at(location.path());
         let server = "192.0.2.1:2049".parse().unwrap();
         let open = |source| Earlier::open(&state, b"target", server, source, 1).unwrap().unwrap();
         assert!(!Earlier::exists(&state, b"target"));

@@ -141,10 +141,13 @@ impl Run<'_> {
         target_directory: &TargetDirectory,
         present: &Present,
     ) -> Option<(u32, u32)> {
-        let owner =
-            target_directory.place.other_owner(self.context.servers, &present.attributes, &node.attributes);
+        let owner = target_directory.location.other_owner(
+            self.context.servers,
+            &present.attributes,
+            &node.attributes,
+        );
         let may_be_of_others = present.attributes.links > 1 && !self.copy.inplace;
-        let is_told = !self.copy.dry_run || matches!(target_directory.place, Location::Local { .. });
+        let is_told = !self.copy.dry_run || matches!(target_directory.location, Location::Local { .. });
         owner.filter(|_| is_told && !may_be_of_others)
     }
 
@@ -171,7 +174,7 @@ impl Run<'_> {
             }
             let times = (!is_same_time).then_some(node.attributes.times);
             let set =
-                target_directory.place.set_file(self.context, name, present, owner, last, times).await?;
+                target_directory.location.set_file(self.context, name, present, owner, last, times).await?;
             if set == Adjusted::NotKept && mode & SET_ID == 0 {
                 self.say_not_kept("a file there belongs to somebody else");
             }
@@ -193,8 +196,8 @@ impl Run<'_> {
     ) -> bool {
         let [source, there] = [&node.attributes, &present.attributes];
         // Few servers let anybody give files away: it would be replaced again and again.
-        let has_other_owner = matches!(target_directory.place, Location::Local { .. })
-            && target_directory.place.other_owner(self.context.servers, there, source).is_some();
+        let has_other_owner = matches!(target_directory.location, Location::Local { .. })
+            && target_directory.location.other_owner(self.context.servers, there, source).is_some();
         let is_as_it_is =
             is_same_time && there.mode & 0o7777 == last_mode(source, there).0 && !has_other_owner;
         node.kind == Kind::File && there.links > 1 && !is_as_it_is && !self.copy.inplace
@@ -214,7 +217,7 @@ impl Run<'_> {
         if !deletes || work.target_directory.is_again() || matches!(work.node.kind, Kind::Special(_)) {
             return Ok(None);
         }
-        let present = work.target_directory.place.present(self.context, name).await?;
+        let present = work.target_directory.location.present(self.context, name).await?;
         let is_of_another_kind = |present: &Present| match (work.node.kind, present.kind) {
             (Kind::Directory, there) => there != Kind::Directory,
             (_, there) => matches!(there, Kind::Directory | Kind::Special(_)),
@@ -246,7 +249,7 @@ impl Run<'_> {
             }
             let again = Rc::new(TargetDirectory::again(
                 &target_directory,
-                target_directory.place.again(self.copy.dry_run)?,
+                target_directory.location.again(self.copy.dry_run)?,
             ));
             works.push(Work { node, target_directory: again, name, is_named, rest });
             self.release(target_directory).await?;

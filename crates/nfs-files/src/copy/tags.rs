@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn runs_at_once_have_different_tags_and_later_ones_the_same_again() {
-        let place = tempfile::tempdir().unwrap();
-        let run = || Tags::new(&StateHome::at(place.path()));
+        let location = tempfile::tempdir().unwrap();
+        let run = || Tags::new(&StateHome::at(location.path()));
         let (one, other) = (run(), run());
         let tags = [one.own(), other.own()];
         assert_ne!(tags[0], tags[1]);
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn another_user_and_a_user_without_a_state_directory_have_other_tags() {
-        let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let [one, other] = places.each_ref().map(|it| Tags::new(&StateHome::at(it.path())).own());
+        let locations = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [one, other] = locations.each_ref().map(|it| Tags::new(&StateHome::at(it.path())).own());
         assert_ne!(one, other);
         let nowhere = || Tags::new(&StateHome::at(std::path::Path::new("/dev/null/none")));
         assert_eq!(nowhere().number(), None);

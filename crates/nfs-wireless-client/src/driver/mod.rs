@@ -170,7 +170,7 @@ pub(crate) struct Connection {
     commands: mpsc::UnboundedSender<Command>,
     next_token: AtomicU64,
     /// As many as the session takes calls.
-    places: Semaphore,
+    slots: Semaphore,
     snapshot: Arc<Mutex<Snapshot>>,
 }
 
@@ -182,7 +182,7 @@ struct Shared {
     commands: mpsc::WeakUnboundedSender<Command>,
 }
 
-/// A place for one call among those of a connection.
+/// A slot for one call among those of a connection.
 pub(crate) struct Slot<'a> {
     connection: &'a Connection,
     timeout: Option<Duration>,
@@ -248,27 +248,27 @@ impl Connection {
             Ok(result) => result?,
             Err(_) => return Err(std::io::Error::other("the runtime of the client has ended")),
         }
-        let (next_token, places) = (AtomicU64::new(0), Semaphore::new(APPLICATION_CALLS));
-        Ok(Self { commands, next_token, places, snapshot })
+        let (next_token, slots) = (AtomicU64::new(0), Semaphore::new(APPLICATION_CALLS));
+        Ok(Self { commands, next_token, slots, snapshot })
     }
 
-    /// Makes a call when there is a place for it. Dropping the future cancels it.
+    /// Makes a call when there is a slot for it. Dropping the future cancels it.
     pub(crate) async fn call(
         &self,
         procedure: (Program, u32),
         timeout: Option<Duration>,
         arguments: Vec<u8>,
     ) -> Result<Answer, CallFailure> {
-        self.place(timeout).await?.call(procedure, arguments).await
+        self.slot(timeout).await?.call(procedure, arguments).await
     }
 
-    /// Waits for a place for a call; the time that takes is part of the timeout. Who came first gets one first.
-    pub(crate) async fn place(&self, timeout: Option<Duration>) -> Result<Slot<'_>, CallFailure> {
-        let place = |permit, timeout| Slot { connection: self, timeout, _permit: permit };
-        if let Ok(permit) = self.places.try_acquire() {
-            return Ok(place(permit, timeout));
+    /// Waits for a slot for a call; the time that takes is part of the timeout. Who came first gets one first.
+    pub(crate) async fn slot(&self, timeout: Option<Duration>) -> Result<Slot<'_>, CallFailure> {
+        let slot = |permit, timeout| Slot { connection: self, timeout, _permit: permit };
+        if let Ok(permit) = self.slots.try_acquire() {
+            return Ok(slot(permit, timeout));
         }
-        let (started, waiting) = (clock(), self.places.acquire());
+        let (started, waiting) = (clock(), self.slots.acquire());
         let permit = match timeout {
             None => waiting.await,
             Some(elapsed) => tokio::time::timeout(elapsed, waiting)
@@ -277,7 +277,7 @@ impl Connection {
         };
         let permit = permit.map_err(|_| CallFailure::Closed)?;
         let waited = clock().saturating_duration_since(started);
-        Ok(place(permit, timeout.map(|timeout| timeout.saturating_sub(waited))))
+        Ok(slot(permit, timeout.map(|timeout| timeout.saturating_sub(waited))))
     }
 
     /// Starts a transfer. Dropping what is returned stops it.
@@ -321,7 +321,7 @@ impl Connection {
 }
 
 impl Slot<'_> {
-    /// Makes a call. Dropping the future cancels it, and then frees the place.
+    /// Makes a call. Dropping the future cancels it, and then frees the slot.
     pub(crate) async fn call(
         self,
         procedure: (Program, u32),

@@ -37,7 +37,7 @@ pub(in crate::copy) enum Last {
 /// mode and times.
 #[derive(Debug)]
 pub(in crate::copy) struct TargetDirectory {
-    pub(in crate::copy) place: Location,
+    pub(in crate::copy) location: Location,
     parent: Option<Rc<Self>>,
     /// Whether directories that are made in it have the mark of an unfinished copy.
     marks: bool,
@@ -77,9 +77,9 @@ pub(in crate::copy) struct TargetDirectory {
 
 impl TargetDirectory {
     /// A directory that was there before.
-    pub(in crate::copy) fn top(place: Location) -> Self {
+    pub(in crate::copy) fn top(location: Location) -> Self {
         Self {
-            place,
+            location,
             parent: None,
             marks: false,
             source: None,
@@ -102,13 +102,13 @@ impl TargetDirectory {
     }
 
     /// A directory that was there before, into which several sources go.
-    pub(in crate::copy) fn merged(place: Location) -> Self {
-        Self { given: Rc::new(Names::merged()), ..Self::top(place) }
+    pub(in crate::copy) fn merged(location: Location) -> Self {
+        Self { given: Rc::new(Names::merged()), ..Self::top(location) }
     }
 
     /// A directory that was there before, and in which the destination is made.
-    pub(in crate::copy) fn above_target(place: Location) -> Self {
-        Self { marks: true, ..Self::top(place) }
+    pub(in crate::copy) fn above_target(location: Location) -> Self {
+        Self { marks: true, ..Self::top(location) }
     }
 
     /// Returns the names that this run has given in it.
@@ -122,25 +122,25 @@ impl TargetDirectory {
     }
 
     /// The same directory as `target_directory`, of which nothing is known any more, but for what this run has made in it.
-    pub(in crate::copy) fn again(target_directory: &Rc<Self>, place: Location) -> Self {
+    pub(in crate::copy) fn again(target_directory: &Rc<Self>, location: Location) -> Self {
         let ignores = RefCell::new(target_directory.ignores());
         let (parent, relative) = (Some(Rc::clone(target_directory)), target_directory.relative.clone());
         let (source, given) = (target_directory.source, Rc::clone(&target_directory.given));
-        Self { parent, source, is_again: true, relative, ignores, given, ..Self::top(place) }
+        Self { parent, source, is_again: true, relative, ignores, given, ..Self::top(location) }
     }
 
     /// A directory made for a source directory with these attributes, or found in its place. `name` is its name below SRC, and none
     /// for SRC itself.
     pub(in crate::copy) fn below(
         parent: &Rc<Self>,
-        place: Location,
+        location: Location,
         name: Option<&[u8]>,
         source: Attributes,
         was: Option<Attributes>,
         last: Last,
     ) -> Self {
         let plain = source.mode & 0o777 & !local::umask();
-        let was_widened = place.was_created() && plain != plain | 0o700;
+        let was_widened = location.was_created() && plain != plain | 0o700;
         let last = match last {
             Last::Source => Some(source),
             Last::Mode => was_widened.then_some(Attributes { mode: plain, ..source }),
@@ -150,7 +150,7 @@ impl TargetDirectory {
         let (source, ignores) = (Some(source.file), RefCell::new(parent.ignores()));
         let (given, parent) = (parent.given.below(name), Some(Rc::clone(parent)));
         let last = Cell::new(last);
-        Self { parent, source, last, was, relative, ignores, given, ..Self::top(place) }
+        Self { parent, source, last, was, relative, ignores, given, ..Self::top(location) }
     }
 
     /// Notes that something is copied into the directory; as [`TargetDirectory::touch_names`].
@@ -172,7 +172,7 @@ impl TargetDirectory {
             let wider = Attributes { mode: was.mode | 0o300, ..was };
             let widen = || async {
                 // If that is refused, so is what follows, which is then reported.
-                let _ = self.place.set_last(context, wider, false).await;
+                let _ = self.location.set_last(context, wider, false).await;
             };
             self.is_widened.get_or_init(widen).await;
         }
@@ -194,7 +194,8 @@ impl TargetDirectory {
         let last = Attributes { mode, ..listed.with_rights_of(&now) };
         self.last.set(Some(last));
         // Before anything is in it. What is refused now is refused at the end, and reported then.
-        let _ = self.place.set_last(context, Attributes { mode: mode & 0o777 | 0o700, ..last }, false).await;
+        let _ =
+            self.location.set_last(context, Attributes { mode: mode & 0o777 | 0o700, ..last }, false).await;
     }
 
     /// Whether it lies on a file system that is mounted within the destination.
@@ -206,7 +207,7 @@ impl TargetDirectory {
                 target_directory
                     .parent
                     .as_ref()
-                    .is_some_and(|above| target_directory.place.is_mounted_in(&above.place))
+                    .is_some_and(|above| target_directory.location.is_mounted_in(&above.location))
             },
         )
     }
@@ -216,7 +217,7 @@ impl TargetDirectory {
         let Some(last) = self.last.get().filter(|last| last.mode & 0o300 != 0o300) else { return false };
         self.note_change();
         // If that is refused, so is what follows, which is then reported.
-        let _ = self.place.set_last(context, Attributes { mode: last.mode | 0o300, ..last }, false).await;
+        let _ = self.location.set_last(context, Attributes { mode: last.mode | 0o300, ..last }, false).await;
         true
     }
 
@@ -234,8 +235,8 @@ impl TargetDirectory {
     pub(in crate::copy) fn chain(&self) -> Chain {
         let find = || {
             let above = self.parent.as_ref().map(|parent| parent.chain()).unwrap_or_default();
-            match &self.place {
-                Location::Remote(place) if !self.is_again => above.to_entry(place.entry()),
+            match &self.location {
+                Location::Remote(location) if !self.is_again => above.to_entry(location.entry()),
                 _ => above,
             }
         };
@@ -248,7 +249,7 @@ impl TargetDirectory {
     /// # Errors
     /// What looking fails of.
     pub(in crate::copy) async fn holds(&self, begun: Option<Instant>, context: Context<'_>) -> Result<bool> {
-        match (&self.place, begun) {
+        match (&self.location, begun) {
             (Location::Planned(_), _) => Ok(true),
             (Location::Remote(_), Some(begun)) => self.chain().holds_since(begun, context).await,
             (Location::Remote(_), None) => self.chain().holds(context).await,
@@ -260,7 +261,7 @@ impl TargetDirectory {
                     None => Ok(true),
                     Some(moved) if moved.is_told.replace(true) => Ok(false),
                     Some(moved) => {
-                        context.events.fail(chain::moved(moved.place.own_name().shown)).map(|()| false)
+                        context.events.fail(chain::moved(moved.location.own_name().shown)).map(|()| false)
                     }
                 }
             }
@@ -274,8 +275,8 @@ impl TargetDirectory {
 
     /// Whether its name leads to it, on this machine.
     pub(in crate::copy) fn is_at_its_name(&self) -> bool {
-        let Location::Local { directory, .. } = &self.place else { return true };
-        match self.parent.as_ref().map(|parent| &parent.place) {
+        let Location::Local { directory, .. } = &self.location else { return true };
+        match self.parent.as_ref().map(|parent| &parent.location) {
             _ if self.is_again => true,
             Some(Location::Local { directory: above, .. }) => above.leads_to(directory),
             _ => directory.is_at_its_path(),
@@ -289,7 +290,7 @@ impl TargetDirectory {
 
     /// Whether there may be journals in it: in a directory that this run has created there are none but its own.
     pub(in crate::copy) fn may_have_journals(&self) -> bool {
-        self.has_journals.get() || !self.place.was_created()
+        self.has_journals.get() || !self.location.was_created()
     }
 
     /// Whether it stands for one that was filled before.
@@ -336,14 +337,14 @@ impl TargetDirectory {
     pub(in crate::copy) async fn narrow(&self, context: Context<'_>) -> Result<()> {
         const READ_AND_SEARCH: u32 = 0o055;
         let (Some(was), Some(source)) = (self.was, self.last.get()) else { return Ok(()) };
-        let owner = self.place.other_owner(context.servers, &was, &source);
+        let owner = self.location.other_owner(context.servers, &was, &source);
         let changes_group = owner.is_some_and(|(_, group)| group != was.gid);
         let least = if changes_group { for_any_group(source.mode) } else { source.mode };
         if was.mode & 0o077 & !least == 0 {
             return Ok(());
         }
         self.is_narrowed.set(true);
-        let narrowed = self.place.narrow(context, was, was.mode & (least & 0o777 | 0o7700)).await;
+        let narrowed = self.location.narrow(context, was, was.mode & (least & 0o777 | 0o7700)).await;
         let is_private = source.mode & 0o077 == 0 && was.mode & READ_AND_SEARCH != 0;
         // Anything else that is refused now is refused at the end, and reported then.
         if is_private && !self.relative.is_empty() { narrowed } else { Ok(()) }
@@ -353,7 +354,7 @@ impl TargetDirectory {
     fn is_as(&self, context: Context<'_>, source: Attributes) -> bool {
         self.was.is_some_and(|was| {
             was.mode & 0o7777 == source.mode & 0o7777
-                && self.place.other_owner(context.servers, &was, &source).is_none()
+                && self.location.other_owner(context.servers, &was, &source).is_none()
                 && age(source.times.modified, &was) == Some(Age::Same)
                 && !self.is_touched()
                 && !self.is_narrowed.get()
@@ -374,7 +375,7 @@ impl TargetDirectory {
     pub(in crate::copy) async fn is_inside(&self, node: &Node) -> Result<bool> {
         let mut next = Some(self);
         while let Some(target_directory) = next {
-            if target_directory.place.is_directory(node).await? {
+            if target_directory.location.is_directory(node).await? {
                 return Ok(true);
             }
             next = target_directory.parent.as_deref();
@@ -408,12 +409,12 @@ impl TargetDirectory {
             {
                 if preserve {
                     let given = target_directory
-                        .place
+                        .location
                         .give(context, &attributes, target_directory.was.as_ref())
                         .await;
                     result = result.and(given);
                 }
-                let set = target_directory.place.set_last(context, attributes, preserve).await;
+                let set = target_directory.location.set_last(context, attributes, preserve).await;
                 result = result.and(set);
             }
             if target_directory.is_filled.get() {

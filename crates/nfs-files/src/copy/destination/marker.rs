@@ -169,10 +169,10 @@ impl Location {
         let mark = match self {
             Self::Planned(_) => None,
             Self::Local { directory, .. } => local(directory, None),
-            Self::Remote(place) => {
+            Self::Remote(location) => {
                 let look =
                     async |at: &RemoteLocation| remote(&at.client, at.handle, None).await.at(&at.remote);
-                place.with(context, look).await?
+                location.with(context, look).await?
             }
         };
         Ok(mark.map(|mark| mark.of))

@@ -31,15 +31,15 @@ impl Location {
             _ if dry_run => Self::Planned(self.own_name()),
             Self::Planned(name) => Self::Planned(name.clone()),
             Self::Local { directory, .. } => Self::local(directory.clone()),
-            Self::Remote(place) => Self::Remote(Box::new(place.again())),
+            Self::Remote(location) => Self::Remote(Box::new(location.again())),
         })
     }
 
     /// Learns what is in the directory, if that is not known.
     pub(in crate::copy) async fn listed(self, context: Context<'_>) -> Result<Self> {
         match self {
-            Self::Remote(place) if !place.knows_all => {
-                Ok(Self::Remote(Box::new(place.listed(context).await?)))
+            Self::Remote(location) if !location.knows_all => {
+                Ok(Self::Remote(Box::new(location.listed(context).await?)))
             }
             other => Ok(other),
         }
@@ -48,7 +48,7 @@ impl Location {
     /// Returns the handle of the directory, on a server.
     pub(in crate::copy) fn handle(&self) -> Option<FileHandle> {
         match self {
-            Self::Remote(place) => Some(place.handle),
+            Self::Remote(location) => Some(location.handle),
             Self::Local { .. } | Self::Planned(_) => None,
         }
     }
@@ -74,9 +74,9 @@ impl Location {
                     Err(_) => return Err(chain::moved(self.show(path))),
                 }
             }
-            Self::Remote(place) => {
-                let handle = there.handle.unwrap_or(place.handle);
-                Self::Remote(Box::new(place.inside(path, handle, there.attributes.file)))
+            Self::Remote(location) => {
+                let handle = there.handle.unwrap_or(location.handle);
+                Self::Remote(Box::new(location.inside(path, handle, there.attributes.file)))
             }
         })
     }
@@ -90,8 +90,8 @@ impl Location {
         there: &Present,
     ) -> Chain {
         match (self, above, there.handle) {
-            (Self::Remote(place), Some(parent), Some(handle)) if there.kind == Kind::Directory => {
-                let (client, remote) = (place.client.clone(), place.remote.join(path));
+            (Self::Remote(location), Some(parent), Some(handle)) if there.kind == Kind::Directory => {
+                let (client, remote) = (location.client.clone(), location.remote.join(path));
                 chain.to_entry(Some(Entry { client, parent, remote, handle, file: there.attributes.file }))
             }
             _ => chain.clone(),
@@ -111,7 +111,7 @@ impl Location {
     /// Whether another file system is mounted on this directory than that of the directory above it.
     pub(in crate::copy) fn is_mounted_in(&self, above: &Self) -> bool {
         let is_elsewhere = match (self, above) {
-            (Self::Remote(place), Self::Remote(above)) => place.file_system() != above.file_system(),
+            (Self::Remote(location), Self::Remote(above)) => location.file_system() != above.file_system(),
             _ => false,
         };
         is_elsewhere || self.is_inner_export() || !self.is_on_file_system_of(above)
@@ -120,7 +120,7 @@ impl Location {
     /// Whether this is an export within the one that was mounted, as far as that is known.
     pub(in crate::copy) fn is_inner_export(&self) -> bool {
         match self {
-            Self::Remote(place) => place.client.is_inner_export(place.handle),
+            Self::Remote(location) => location.client.is_inner_export(location.handle),
             Self::Local { .. } | Self::Planned(_) => false,
         }
     }
@@ -146,20 +146,21 @@ impl Location {
                 let others = entries.into_iter().filter(|(name, _)| !names.contains(name));
                 found.extend(others.map(|(name, stat)| (name, Present::local(&stat))));
             }
-            Self::Remote(place) if may_be_known && place.knows_all => {
-                if place.lists_another {
-                    return Err(is_another(&place.remote));
+            Self::Remote(location) if may_be_known && location.knows_all => {
+                if location.lists_another {
+                    return Err(is_another(&location.remote));
                 }
-                let known = place.known.iter().filter(|(name, _)| !names.contains(*name));
+                let known = location.known.iter().filter(|(name, _)| !names.contains(*name));
                 found.extend(known.filter_map(|(name, present)| Some((name.clone(), (*present)?))));
                 found.sort_by(|a, b| a.0.cmp(&b.0));
             }
-            Self::Remote(place) => {
-                let mut children = Children::open(&place.client, place.handle, &place.remote)?.of_target();
+            Self::Remote(location) => {
+                let mut children =
+                    Children::open(&location.client, location.handle, &location.remote)?.of_target();
                 while !children.is_done() {
                     let part = children.next(context).await?;
-                    if place.is_another(&children) {
-                        return Err(is_another(&place.remote));
+                    if location.is_another(&children) {
+                        return Err(is_another(&location.remote));
                     }
                     let others = part.into_iter().filter(|child| !names.contains(&child.name));
                     found.extend(
@@ -178,12 +179,12 @@ impl Location {
             Self::Local { directory, .. } => {
                 directory.read_link(name).map_err(|error| local(&directory.join(name), &error))
             }
-            Self::Remote(place) => {
+            Self::Remote(location) => {
                 let read = async |at: &RemoteLocation| {
                     let link = at.handle_of(name).await?;
                     at.client.read_link(link).await.at(at.remote.join(name))
                 };
-                place.with(context, read).await
+                location.with(context, read).await
             }
         }
     }
@@ -200,8 +201,8 @@ impl Location {
             Self::Planned(_) => false,
             Self::Local { .. } => may_give(from, to),
             // The highest number is nobody's.
-            Self::Remote(place) => {
-                from != to && to.0.max(to.1) < u32::MAX && servers.may_give_away(&place.remote)
+            Self::Remote(location) => {
+                from != to && to.0.max(to.1) < u32::MAX && servers.may_give_away(&location.remote)
             }
         };
         may.then_some(to)
@@ -225,7 +226,7 @@ impl Location {
                 let set = directory.set_file(name, is_the_one, owner, mode, times);
                 set.map_err(|error| local(&directory.join(name), &error))
             }
-            Self::Remote(place) => {
+            Self::Remote(location) => {
                 let set = async |at: &RemoteLocation| {
                     let attributes = times.map(set_times).unwrap_or_default();
                     let (uid, gid) = owner.unzip();
@@ -265,7 +266,7 @@ impl Location {
                         set => set.at(at.remote.join(name)).map(|()| Adjusted::Yes),
                     }
                 };
-                place.with(context, set).await
+                location.with(context, set).await
             }
         }
     }
@@ -278,18 +279,18 @@ impl Location {
         (file, there, first): (&Present, &TargetDirectory, &[u8]),
         replaces: Replaces,
     ) -> Result<Named> {
-        let named = match (self, &there.place) {
+        let named = match (self, &there.location) {
             (Self::Local { directory, .. }, Self::Local { directory: there, .. }) => {
                 let may_replace = |there: &Stat| replaces.may_replace(Some(&Present::local(there)));
                 let file = (there, first, file.attributes.file);
                 let linked = directory.hard_link(name, file, replaces.was_there(), may_replace);
                 linked.map_err(|error| local(&directory.join(name), &error))?
             }
-            (Self::Remote(place), Self::Remote(_)) => {
+            (Self::Remote(location), Self::Remote(_)) => {
                 let Some(handle) = file.handle else { return Ok(Named::Unknown) };
                 let (named, file) = ((name, tags.own()), (handle, file.attributes.links));
                 let link = async |at: &RemoteLocation| at.hard_link(named, file, replaces).await;
-                let linked = place.with(context, link).await?;
+                let linked = location.with(context, link).await?;
                 context.servers.activity().step();
                 linked
             }
@@ -319,14 +320,14 @@ impl Location {
                     &path[..slashes.nth(entered).unwrap_or(path.len())]
                 }))
             }
-            (Self::Remote(place), Some(above)) => {
+            (Self::Remote(location), Some(above)) => {
                 let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
                 let remove = async |at: &RemoteLocation| {
                     // Only what is right in this directory is found again after the server has forgotten it.
                     let above = if name == path { at.handle } else { above };
                     at.remove(above, name, path, is_directory).await
                 };
-                place.with(context, remove).await.map(|()| None)
+                location.with(context, remove).await.map(|()| None)
             }
             _ => Ok(None),
         }

@@ -154,8 +154,8 @@ impl Run<'_> {
         let mut others = target_directory.given().add(&turn, name);
         let mut of_shards = target_directory.given().of_others(&turn);
         // Of two names in one listing, neither stands for the other.
-        if target_directory.place.has_listed(name) {
-            others.retain(|other| !target_directory.place.has_listed(other));
+        if target_directory.location.has_listed(name) {
+            others.retain(|other| !target_directory.location.has_listed(other));
             of_shards.clear();
         }
         let others = others.into_iter().map(|other| (other, By::ThisRun));
@@ -163,10 +163,10 @@ impl Run<'_> {
             others.chain(of_shards.into_iter().map(|other| (other, By::AnotherShard))).peekable();
         // Hundreds of names may be alike: where nothing has this one, one look is enough.
         if others.peek().is_some()
-            && let Some(this) = target_directory.place.look_up(self.context, name).await?
+            && let Some(this) = target_directory.location.look_up(self.context, name).await?
         {
             for (other, by) in others {
-                self.refuse_if_same(&target_directory.place, (name, this), &other, by).await?;
+                self.refuse_if_same(&target_directory.location, (name, this), &other, by).await?;
             }
         }
         Ok(turn)
@@ -185,8 +185,8 @@ impl Run<'_> {
         match target_directory.given().claim(name, node) {
             None => Ok(()),
             Some(first) => {
-                let (first, place) = (escape(&first), target_directory.place.show(name));
-                let text = format!("{node}: not copied, {place} is the copy of {first} in this run");
+                let (first, location) = (escape(&first), target_directory.location.show(name));
+                let text = format!("{node}: not copied, {location} is the copy of {first} in this run");
                 Err(Error::other(text))
             }
         }
@@ -195,12 +195,12 @@ impl Run<'_> {
     /// Refuses a name if what has it is what has the other one, too.
     pub(in crate::copy) async fn refuse_if_one(
         &self,
-        place: &Location,
+        location: &Location,
         name: &[u8],
         other: &[u8],
     ) -> Result<()> {
-        match place.look_up(self.context, name).await? {
-            Some(this) => self.refuse_if_same(place, (name, this), other, By::ThisRun).await,
+        match location.look_up(self.context, name).await? {
+            Some(this) => self.refuse_if_same(location, (name, this), other, By::ThisRun).await,
             None => Ok(()),
         }
     }
@@ -208,17 +208,17 @@ impl Run<'_> {
     /// As [`Run::refuse_if_one`], where it was looked up what has the name.
     async fn refuse_if_same(
         &self,
-        place: &Location,
+        location: &Location,
         (name, this): (&[u8], Present),
         other: &[u8],
         by: By,
     ) -> Result<()> {
-        let that = place.look_up(self.context, other).await?;
+        let that = location.look_up(self.context, other).await?;
         if !that.is_some_and(|that| is_same(&this, &that)) {
             return Ok(());
         }
         // They may be two names of one file, or the file system may number its files as it likes.
-        let entries = place.entries(self.context).await?;
+        let entries = location.entries(self.context).await?;
         let is_listed = |name: &[u8]| entries.iter().any(|(entry, _)| entry == name);
         // What another shard has made is there under the other name.
         if is_listed(name) && (by == By::AnotherShard || is_listed(other)) {
@@ -230,8 +230,8 @@ impl Run<'_> {
         };
         let text = format!(
             "{}: not copied, the destination takes this name for that of {}, which {whose}",
-            place.show(name),
-            place.show(other)
+            location.show(name),
+            location.show(other)
         );
         Err(Error::other(text))
     }
@@ -240,8 +240,8 @@ impl Run<'_> {
 impl Location {
     /// Whether a listing of a server's directory has had this name.
     fn has_listed(&self, name: &[u8]) -> bool {
-        let Self::Remote(place) = self else { return false };
-        place.is_listed() && matches!(place.known.get(name), Some(Some(_)))
+        let Self::Remote(location) = self else { return false };
+        location.is_listed() && matches!(location.known.get(name), Some(Some(_)))
     }
 
     /// Of names that are in the directory, takes away those that stand for what one of `wanted` leads to: the file system takes them for

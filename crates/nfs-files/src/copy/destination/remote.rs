@@ -188,9 +188,9 @@ impl RemoteLocation {
                     Ok(entry) => {
                         context.servers.activity().step();
                         let file = Attributes::from(&entry.metadata).file;
-                        let place = Self::new(client, entry.handle, remote, file);
+                        let location = Self::new(client, entry.handle, remote, file);
                         let above = Some(self.handle);
-                        return Ok(Self { above, knows_all: true, was_created: true, ..place });
+                        return Ok(Self { above, knows_all: true, was_created: true, ..location });
                     }
                     // Somebody else was faster.
                     Err(error) if is_taken(&error) => {
@@ -201,8 +201,8 @@ impl RemoteLocation {
                 }
             }
         };
-        let place = Self { above: Some(self.handle), ..Self::new(client, handle, remote, file) };
-        place.listed(context).await
+        let location = Self { above: Some(self.handle), ..Self::new(client, handle, remote, file) };
+        location.listed(context).await
     }
 
     /// Learns what is in the directory.
@@ -305,8 +305,8 @@ impl RemoteLocation {
         let made = client.lookup(*above, name).await.at(&remote)?;
         context.servers.activity().step();
         let file = Attributes::from(&made.metadata).file;
-        let place = Self::new(client.clone(), made.handle, remote, file);
-        Ok(Self { above: Some(*above), knows_all: true, was_created: true, ..place })
+        let location = Self::new(client.clone(), made.handle, remote, file);
+        Ok(Self { above: Some(*above), knows_all: true, was_created: true, ..location })
     }
 
     /// Removes what has a temporary name, as far as that is possible: a directory with nothing but a mark in it, or something else.

@@ -233,7 +233,7 @@ impl Run<'_> {
             let here = |error: io::Error| local(&directory.join(name), &error);
             if let Some(part) = opened.map_err(here)? {
                 let number = part.number().map_err(here)?;
-                self.written.claim(Which::Local(number), &target_directory.place.show(name))?;
+                self.written.claim(Which::Local(number), &target_directory.location.show(name))?;
                 *target.opened.borrow_mut() = Some(part.again());
                 return Ok(Some(part));
             }
@@ -241,7 +241,7 @@ impl Run<'_> {
                 return Ok(None);
             }
         }
-        Err(changes_all_the_time(target_directory.place.show(name)))
+        Err(changes_all_the_time(target_directory.location.show(name)))
     }
 
     /// Gives a complete file its name, unless that leads to one that another source has become; false if something has it that is not
@@ -286,7 +286,7 @@ impl Run<'_> {
             #[allow(clippy::unnecessary_cast)]
             let other = there.and_then(|there| target_directory.given().made_as(there.st_ino as u64, name));
             if let Some(other) = other
-                && let Err(error) = self.refuse_if_one(&target_directory.place, name, &other).await
+                && let Err(error) = self.refuse_if_one(&target_directory.location, name, &other).await
             {
                 part.discard();
                 return Err(error);
@@ -307,7 +307,7 @@ impl Run<'_> {
             return Ok(true);
         }
         part.discard();
-        Err(changes_all_the_time(target_directory.place.show(name)))
+        Err(changes_all_the_time(target_directory.location.show(name)))
     }
 
     /// Returns what has become of a source, of which `part` has what it had before.
@@ -507,8 +507,9 @@ mod tests {
         ];
         for (what, change, expected) in changes {
             for (index, is_opened) in expected.into_iter().enumerate() {
-                let place = tempfile::tempdir().unwrap();
-                let (directory, path) = (Directory::open(place.path()).unwrap(), place.path().join("a"));
+                let location = tempfile::tempdir().unwrap();
+                let (directory, path) =
+                    (Directory::open(location.path()).unwrap(), location.path().join("a"));
                 std::fs::write(&path, "old").unwrap();
                 let was = Present::local(&directory.stat(b"a").unwrap().unwrap());
                 change(&path);

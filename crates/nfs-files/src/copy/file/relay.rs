@@ -19,17 +19,17 @@ impl Run<'_> {
     pub(super) async fn relay(
         &self,
         node: &Node,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         goal: Goal<'_>,
         target: &str,
     ) -> Result<Copied> {
         let (mut node, mut goal) = (node.clone(), goal);
         let mut attributes = node.attributes;
-        if self.copy.inplace && self.begin_in_place(&node, place, goal).await?.is_none() {
+        if self.copy.inplace && self.begin_in_place(&node, location, goal).await?.is_none() {
             return Ok(Copied::left());
         }
         for _ in 0..MAX_VERSIONS {
-            match self.relay_version(&node, attributes, place, goal, target).await? {
+            match self.relay_version(&node, attributes, location, goal, target).await? {
                 None => return Ok(Copied::left()),
                 Some(Filled::Complete(digest)) => {
                     let length = (node.attributes.size > 0).then_some(digest.bytes());
@@ -50,12 +50,12 @@ impl Run<'_> {
         &self,
         node: &Node,
         attributes: Attributes,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         goal: Goal<'_>,
         target: &str,
     ) -> Result<Option<Filled>> {
         let Goal { name, mode, replaces, .. } = goal;
-        let RemoteLocation { client, handle: directory, .. } = place;
+        let RemoteLocation { client, handle: directory, .. } = location;
         let narrows = self.narrows(replaces.get());
         let until_named = if narrows { for_any_group(mode) } else { mode };
         let mut working = if self.copy.inplace { name.to_vec() } else { self.temporary(name) };
@@ -78,14 +78,14 @@ impl Run<'_> {
                 return Ok(Some(filled));
             }
             if self.copy.preserve || opened.is_none() {
-                self.give_attributes(place, file, (node, attributes), until_named, target).await?;
+                self.give_attributes(location, file, (node, attributes), until_named, target).await?;
             }
             if let Some(opened) = &opened {
-                self.end_in_place(place, goal, opened).await?;
+                self.end_in_place(location, goal, opened).await?;
                 return Ok(Some(filled));
             }
             let made = (file, None, &working[..]);
-            let is_named = self.give_name_there(node, place, goal, made, true, None).await?;
+            let is_named = self.give_name_there(node, location, goal, made, true, None).await?;
             Ok(is_named.then_some(filled))
         };
         let finished: Result<_> = finished.await;
@@ -102,7 +102,7 @@ impl Run<'_> {
 
     async fn give_attributes(
         &self,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         file: FileHandle,
         (node, source): (&Node, Attributes),
         mode: u32,
@@ -110,12 +110,12 @@ impl Run<'_> {
     ) -> Result<()> {
         let attributes = self.last_attributes(source.times, mode);
         if !attributes.is_empty() {
-            match place.client.set_attributes(file, attributes).await {
+            match location.client.set_attributes(file, attributes).await {
                 Err(error) if is_refused(&error) => self.say_not_kept(error),
                 set => set.at(target)?,
             }
         }
-        if self.copy.preserve { self.give(place, file, node, mode).await } else { Ok(()) }
+        if self.copy.preserve { self.give(location, file, node, mode).await } else { Ok(()) }
     }
 }
 

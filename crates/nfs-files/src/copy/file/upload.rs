@@ -47,7 +47,7 @@ impl Run<'_> {
         &self,
         node: &Node,
         path: &SourcePath,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         goal: Goal<'_>,
         share: &Share,
     ) -> Result<Copied> {
@@ -60,12 +60,12 @@ impl Run<'_> {
             for _ in 0..=MAX_VERSIONS + 1 {
                 if self.copy.inplace {
                     goal.mode = self.mode_of_now(node, path, goal.mode).await;
-                    if !is_begun && self.begin_in_place(node, place, goal).await?.is_none() {
+                    if !is_begun && self.begin_in_place(node, location, goal).await?.is_none() {
                         return Ok(Copied::left());
                     }
                     is_begun = true;
                 }
-                match self.send(node, path, place, (goal, keeps), fresh.as_deref(), share).await? {
+                match self.send(node, path, location, (goal, keeps), fresh.as_deref(), share).await? {
                     Attempt::Complete(copied) => return Ok(*copied),
                     Attempt::Changed(_) => self.say_changed(node),
                     Attempt::IsTaken => fresh = Some(name::fresh(name)),
@@ -74,23 +74,23 @@ impl Run<'_> {
                         keeps = false;
                     }
                     Attempt::IsNotItsSize => {
-                        let target = place.remote.join(name).to_string();
-                        return self.relay(node, place, goal, &target).await;
+                        let target = location.remote.join(name).to_string();
+                        return self.relay(node, location, goal, &target).await;
                     }
                 }
             }
             if !self.copy.inplace {
                 // It has something of several versions. What cannot be removed is what the next copy to this name removes.
                 let temporary = self.temporary(name);
-                let _ = place.client.remove(place.handle, &temporary).await;
+                let _ = location.client.remove(location.handle, &temporary).await;
             }
             Err(keeps_changing(node))
         };
         let copied = copied.await;
-        if place.take_ahead().is_some() {
+        if location.take_ahead().is_some() {
             // Nothing was sent into it. What cannot be removed is what the next copy to this name removes.
             let temporary = self.temporary(name);
-            let _ = place.client.remove(place.handle, &temporary).await;
+            let _ = location.client.remove(location.handle, &temporary).await;
         }
         copied
     }
@@ -106,7 +106,7 @@ impl Run<'_> {
         &self,
         node: &Node,
         path: &SourcePath,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         (goal, keeps): (Goal<'_>, bool),
         fresh: Option<&[u8]>,
         share: &Share,
@@ -131,7 +131,7 @@ impl Run<'_> {
         let node = &Node { attributes: node.attributes.with_rights_of(&attributes), ..node.clone() };
         let earlier = match fresh {
             Some(_) => None,
-            None => self.earlier_upload(place, name, attributes.identity()).await?,
+            None => self.earlier_upload(location, name, attributes.identity()).await?,
         };
         let holes = self.holes(&source, &attributes).await.map_err(here)?;
         share.begin(attributes.size - holes.bytes());
@@ -149,7 +149,7 @@ impl Run<'_> {
                     self.say_changed(node);
                 }
                 if checkpoint.as_ref().is_some_and(|left| left.mode & 0o777 & !part_mode != 0) {
-                    self.narrow_left(place, name, earlier, part_mode).await?;
+                    self.narrow_left(location, name, earlier, part_mode).await?;
                 }
                 had = checkpoint.as_ref().map_or(0, |it| it.stable.bytes() + it.unstable.bytes());
                 let made = Time::from_system(SystemTime::now());
@@ -170,7 +170,7 @@ impl Run<'_> {
             },
             holes,
             gets_name,
-            ..UploadSpec::new(place.handle, name.to_vec(), placement, attributes.size)
+            ..UploadSpec::new(location.handle, name.to_vec(), placement, attributes.size)
         };
         if opened.is_some() {
             // It may have been longer.
@@ -178,15 +178,15 @@ impl Run<'_> {
         }
         // One that more may read is replaced by its own.
         let may_be_used = |made: &client::Entry| made.metadata.mode & 0o777 & !spec.mode == 0;
-        if let Some(made) = place.take_ahead().filter(may_be_used) {
+        if let Some(made) = location.take_ahead().filter(may_be_used) {
             spec.made = Some((made.handle, made.metadata));
             if keeps && made.metadata.mode & 0o777 != spec.mode & 0o777 {
                 spec.attributes.mode = Some(until_named);
             }
         }
-        let target = place.remote.join(name);
+        let target = location.remote.join(name);
         let sent = {
-            let mut upload = pin!(place.client.upload(spec, sending, Some(share.observer())));
+            let mut upload = pin!(location.client.upload(spec, sending, Some(share.observer())));
             tokio::select! {
                 biased;
                 Ok(confirmed) = confirmed => {
@@ -239,9 +239,9 @@ impl Run<'_> {
             }
             Err(error) => {
                 if let Some(fresh) = fresh.filter(|_| !error.is_silence()) {
-                    let _ = place.client.remove(place.handle, fresh).await;
+                    let _ = location.client.remove(location.handle, fresh).await;
                 }
-                return Err(self.refused(error, path, place, name).await);
+                return Err(self.refused(error, path, location, name).await);
             }
         };
         let mut latest: Option<Metadata> = *latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,34 +254,34 @@ impl Run<'_> {
             let look = async {
                 match made.metadata.filter(|_| is_known) {
                     Some(metadata) => Ok(metadata),
-                    None => place.find_made((&temporary, &made)).await.map(|found| found.metadata),
+                    None => location.find_made((&temporary, &made)).await.map(|found| found.metadata),
                 }
             };
             let (metadata, there) = if is_looked_at {
-                let (metadata, there) = tokio::join!(look, Location::look_up_in(place, name));
+                let (metadata, there) = tokio::join!(look, Location::look_up_in(location, name));
                 (metadata?, Some(there?))
             } else {
                 (look.await?, None)
             };
             latest = Some(metadata);
             let made = (made.file, Some(Attributes::from(&metadata)), &temporary[..]);
-            self.give_name_there(node, place, goal, made, keeps, there).await?
+            self.give_name_there(node, location, goal, made, keeps, there).await?
         };
         finish();
         if let Some(opened) = &opened {
-            self.end_in_place(place, goal, opened).await?;
+            self.end_in_place(location, goal, opened).await?;
         }
         if !is_named {
             return Ok(Attempt::Complete(Box::new(Copied::left())));
         }
         let is_given =
-            || self.context.servers.may_give(&place.remote, node.attributes.uid, node.attributes.gid);
+            || self.context.servers.may_give(&location.remote, node.attributes.uid, node.attributes.gid);
         if self.copy.preserve && (mode & SET_ID != 0 || is_given()) {
             let file = match &opened {
                 Some(opened) => opened.handle,
-                None => place.find_made((name, &made)).await?.handle,
+                None => location.find_made((name, &made)).await?.handle,
             };
-            self.give(place, file, node, mode).await?;
+            self.give(location, file, node, mode).await?;
         }
         let copied = latest.map(|latest| {
             let mut copied = Attributes { size: attributes.size, ..Attributes::from(&latest) };
@@ -298,12 +298,18 @@ impl Run<'_> {
     }
 
     /// Words the end of an upload; where the server has no room, with what the partial file takes of it.
-    async fn refused(&self, error: client::Error, path: &Path, place: &RemoteLocation, name: &[u8]) -> Error {
-        let target = place.remote.join(name);
+    async fn refused(
+        &self,
+        error: client::Error,
+        path: &Path,
+        location: &RemoteLocation,
+        name: &[u8],
+    ) -> Error {
+        let target = location.remote.join(name);
         if !self.copy.inplace && has_no_room(&error) {
             let temporary = self.temporary(name);
-            if let Ok(part) = place.client.lookup(place.handle, &temporary).await {
-                let shown = place.remote.join(&temporary);
+            if let Ok(part) = location.client.lookup(location.handle, &temporary).await {
+                let shown = location.remote.join(&temporary);
                 let partial = Partial { name: shown.to_string(), bytes: part.metadata.used, is_local: false };
                 return full_server(target, error, partial);
             }
@@ -348,7 +354,7 @@ impl Run<'_> {
     /// Opens the journal of a large upload; `None` where none is kept.
     async fn earlier_upload(
         &self,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         name: &[u8],
         source: Identity,
     ) -> Result<Option<Earlier>> {
@@ -357,8 +363,8 @@ impl Run<'_> {
         }
         // By its number a later run finds what this one leaves.
         let number = self.tags.number();
-        let (target, key) = (place.remote.join(name), target_key(place.handle, name));
-        let server = place.client.address();
+        let (target, key) = (location.remote.join(name), target_key(location.handle, name));
+        let server = location.client.address();
         match Earlier::open(&self.copy.state, &key, server, source, number.unwrap_or_default()) {
             Ok(earlier) if earlier.is_none() || number.is_none() => {
                 self.warn(Warning::NotResumableBesideAnother);
@@ -366,7 +372,7 @@ impl Run<'_> {
             }
             Ok(mut earlier) => {
                 if let Some(earlier) = &mut earlier {
-                    self.take_over(place, name, earlier).await;
+                    self.take_over(location, name, earlier).await;
                 }
                 Ok(earlier)
             }
@@ -382,11 +388,18 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Another run is copying there.
-    pub(super) fn hold(&self, node: &Node, place: &RemoteLocation, name: &[u8]) -> Result<Option<Earlier>> {
-        let (key, number) = (target_key(place.handle, name), self.tags.number().unwrap_or_default());
-        let server = place.client.address();
+    pub(super) fn hold(
+        &self,
+        node: &Node,
+        location: &RemoteLocation,
+        name: &[u8],
+    ) -> Result<Option<Earlier>> {
+        let (key, number) = (target_key(location.handle, name), self.tags.number().unwrap_or_default());
+        let server = location.client.address();
         match Earlier::open(&self.copy.state, &key, server, node.attributes.identity(), number) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use(place.remote.join(name))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(in_use(location.remote.join(name)))
+            }
             held => Ok(held.unwrap_or_default()),
         }
     }
@@ -395,11 +408,11 @@ impl Run<'_> {
     pub(super) async fn let_go(
         &self,
         held: Earlier,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         name: &[u8],
         copied: &Result<Copied>,
     ) {
-        let RemoteLocation { client, handle, .. } = place;
+        let RemoteLocation { client, handle, .. } = location;
         let numbers = held.numbers();
         if !numbers.is_empty() && !copied.as_ref().is_ok_and(|copied| !copied.is_left) {
             return;
@@ -419,12 +432,12 @@ impl Run<'_> {
     /// Takes from what an earlier run has left the permissions that a mode does not have, before it gets more of the source.
     async fn narrow_left(
         &self,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         name: &[u8],
         earlier: &Earlier,
         mode: u32,
     ) -> Result<()> {
-        let RemoteLocation { client, handle, remote, .. } = place;
+        let RemoteLocation { client, handle, remote, .. } = location;
         let Ok(left) = client.lookup(*handle, &self.temporary(name)).await else { return Ok(()) };
         if !earlier.is_of(&left.metadata) || left.metadata.mode & 0o777 & !mode == 0 {
             return Ok(());
@@ -440,8 +453,8 @@ impl Run<'_> {
 
     /// Gives the name that this run would use to what an earlier run has left, which had another number: who has locked the journal has the
     /// file that it names, also where that number is another run's by now. Where that is not possible, the file is copied from the beginning.
-    async fn take_over(&self, place: &RemoteLocation, name: &[u8], earlier: &mut Earlier) {
-        let RemoteLocation { client, handle, .. } = place;
+    async fn take_over(&self, location: &RemoteLocation, name: &[u8], earlier: &mut Earlier) {
+        let RemoteLocation { client, handle, .. } = location;
         for number in earlier.other_numbers() {
             let Some(tag) = self.tags.of_number(number) else { continue };
             let (from, to) = (tag.temporary(name), self.temporary(name));
@@ -459,21 +472,21 @@ impl Run<'_> {
     /// nobody is to run it with those of somebody else.
     pub(super) async fn give(
         &self,
-        place: &RemoteLocation,
+        location: &RemoteLocation,
         file: FileHandle,
         node: &Node,
         mode: u32,
     ) -> Result<()> {
-        place.give(self.context.servers, file, node.attributes).await?;
+        location.give(self.context.servers, file, node.attributes).await?;
         if mode & SET_ID != 0 {
-            let now = place.client.metadata(file).await.at(node)?;
+            let now = location.client.metadata(file).await.at(node)?;
             let Attributes { uid, gid, .. } = node.attributes;
             if (now.uid, now.gid) != (uid, gid) {
                 self.say_not_kept(SET_ID_IS_LEFT_OUT);
                 return Ok(());
             }
             let attributes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-            match place.client.set_attributes(file, attributes).await {
+            match location.client.set_attributes(file, attributes).await {
                 Err(error) if is_refused(&error) => self.say_not_kept(error),
                 set => set.at(node)?,
             }

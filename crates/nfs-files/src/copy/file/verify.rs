@@ -100,13 +100,13 @@ impl Digest {
 impl Run<'_> {
     /// Whether a copy is to be read back: because the user wants it, or because the network may have put fragments of
     /// different datagrams together.
-    pub(in crate::copy) fn is_to_be_verified(&self, node: &Node, place: Option<&Location>) -> bool {
+    pub(in crate::copy) fn is_to_be_verified(&self, node: &Node, location: Option<&Location>) -> bool {
         let source = match &node.origin {
             Origin::Remote(file) => Some(&file.client),
             Origin::Local(_) | Origin::Standard => None,
         };
-        let target = match place {
-            Some(Location::Remote(place)) => Some(&place.client),
+        let target = match location {
+            Some(Location::Remote(location)) => Some(&location.client),
             Some(Location::Local { .. } | Location::Planned(_)) | None => None,
         };
         let is_doubtful = source.into_iter().chain(target).any(Client::identifications_may_have_wrapped);
@@ -123,13 +123,13 @@ impl Run<'_> {
         node: &Node,
         was: Option<&Digest>,
         length: Option<u64>,
-        (copy, place, name): (Option<&std::fs::File>, &Location, &[u8]),
+        (copy, location, name): (Option<&std::fs::File>, &Location, &[u8]),
     ) -> Result<()> {
         let activity = self.context.servers.activity();
         activity.set_current(format!("verifying {}", escape(name)));
         let _verifying = activity.verify();
-        match self.differences(node, was, length, (copy, place, name)).await? {
-            Some(ranges) => self.judge(node, &ranges, &place.name(name)),
+        match self.differences(node, was, length, (copy, location, name)).await? {
+            Some(ranges) => self.judge(node, &ranges, &location.name(name)),
             None => Ok(()),
         }
     }
@@ -140,11 +140,11 @@ impl Run<'_> {
         node: &Node,
         was: Option<&Digest>,
         length: Option<u64>,
-        (copy, place, name): (Option<&std::fs::File>, &Location, &[u8]),
+        (copy, location, name): (Option<&std::fs::File>, &Location, &[u8]),
     ) -> Result<Option<Vec<Range<u64>>>> {
-        let name_there = place.name(name);
+        let name_there = location.name(name);
         let target = &name_there.shown;
-        let copy: Box<dyn AsyncRead + Unpin> = match place {
+        let copy: Box<dyn AsyncRead + Unpin> = match location {
             Location::Planned(_) => return Ok(None),
             Location::Local { directory, .. } => {
                 let file = directory.read(name).or_else(|error| match copy {
@@ -157,9 +157,9 @@ impl Run<'_> {
                 let file = file.map_err(|error| local(&directory.join(name), &error))?;
                 Box::new(tokio::fs::File::from_std(file))
             }
-            Location::Remote(place) => {
-                let entry = place.client.lookup(place.handle, name).await.at(target)?;
-                Box::new(File::new(place.client.clone(), entry.handle))
+            Location::Remote(location) => {
+                let entry = location.client.lookup(location.handle, name).await.at(target)?;
+                Box::new(File::new(location.client.clone(), entry.handle))
             }
         };
         // A damaged WRITE may have made the copy very long; one byte too many is enough to see.

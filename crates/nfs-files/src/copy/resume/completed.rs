@@ -190,11 +190,12 @@ mod tests {
         let list = fs::read_dir(StateHome::at(state.path()).open().unwrap().path()).unwrap();
         let list = list.map(|entry| entry.unwrap().file_name().into_encoded_bytes());
         let list = list.into_iter().find(|name| name.starts_with(b"tree-")).unwrap();
-        let place = Directory::open(&target).unwrap();
-        let done = Done::open_in(StateHome::at(state.path()).open().unwrap(), list, None, place.session());
+        let location = Directory::open(&target).unwrap();
+        let done = Done::open_in(StateHome::at(state.path()).open().unwrap(), list, None, location.session());
         let done = done.unwrap().unwrap();
-        let (file_system, number) = place.number();
-        let key = [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &place.session(), b"file"].concat();
+        let (file_system, number) = location.number();
+        let key =
+            [&file_system.to_le_bytes()[..], &number.to_le_bytes(), &location.session(), b"file"].concat();
         done.add(&key, Attributes::from(&found.metadata).identity(), &copied);
         drop(done);
         // Nothing else would look at it.
@@ -209,9 +210,9 @@ mod tests {
 
     #[test]
     fn what_is_added_is_held_by_the_next_run_until_the_machine_restarts() {
-        let place = tempfile::tempdir().unwrap();
+        let location = tempfile::tempdir().unwrap();
         let open_for = |server, session| {
-            let directory = Directory::open(place.path()).unwrap();
+            let directory = Directory::open(location.path()).unwrap();
             Done::open_in(directory, b"list".to_vec(), server, [session; 16]).map(Option::unwrap)
         };
         let open = |session| open_for(None, session);
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(open(1).unwrap_err().kind(), io::ErrorKind::WouldBlock, "one run at a time");
         drop(done);
         // The last record was cut short.
-        let list_file = || File::options().write(true).open(place.path().join("list")).unwrap();
+        let list_file = || File::options().write(true).open(location.path().join("list")).unwrap();
         list_file().set_len((HEADER + RECORD + 7) as u64).unwrap();
         let done = open(1).unwrap();
         assert!(done.holds(b"a", source, &copy) && !done.holds(b"b", source, &copy));
@@ -251,14 +252,14 @@ mod tests {
         let done = open(2).unwrap();
         assert!(!done.holds(b"a", source, &copy));
         done.finish();
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(location.path()).unwrap().count(), 0);
     }
 
     /// Why the time of the last change is not compared on servers: no reply tells it after this.
     #[test]
     fn a_name_changes_when_a_file_was_changed_last() {
-        let place = tempfile::tempdir().unwrap();
-        let [old, new] = ["old", "new"].map(|name| place.path().join(name));
+        let location = tempfile::tempdir().unwrap();
+        let [old, new] = ["old", "new"].map(|name| location.path().join(name));
         let file = File::create(&old).unwrap();
         let changed = || Attributes::from(&file.metadata().unwrap()).changed;
         let before = changed();
@@ -271,13 +272,13 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_in_a_list_it_is_opened(mut bytes in prop::collection::vec(any::<u8>(), 0..200), magic: bool) {
-            let place = tempfile::tempdir().unwrap();
+            let location = tempfile::tempdir().unwrap();
             if magic {
                 bytes.splice(..0, MAGIC);
             }
-            fs::write(place.path().join("list"), bytes).unwrap();
+            fs::write(location.path().join("list"), bytes).unwrap();
             let open = || {
-                let directory = Directory::open(place.path()).unwrap();
+                let directory = Directory::open(location.path()).unwrap();
                 Done::open_in(directory, b"list".to_vec(), None, [0; 16]).map(Option::unwrap)
             };
             let (source, copy) = (attributes(1).identity(), attributes(2));

@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn a_run_to_another_server_is_told_from_one_to_the_same() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path()).unwrap();
+        let location = tempfile::tempdir().unwrap();
+        let directory = Directory::open(location.path()).unwrap();
         let [one, other] = ["192.0.2.1:2049", "192.0.2.2:2049"].map(|it| Some(it.parse().unwrap()));
         let open = |server| lock(&directory, b"state", server, 100);
         let held = open(one).unwrap().unwrap();

@@ -222,7 +222,7 @@ impl Run<'_> {
             let names: BTreeSet<_> = taken.iter().flat_map(|name| used_by(name)).collect();
             let mut left = BTreeSet::new();
             if !self.copy.dry_run {
-                let there = target_directory.place.entries(self.context).await?;
+                let there = target_directory.location.entries(self.context).await?;
                 left.extend(there.into_iter().map(|(name, _)| name));
             }
             used.insert(group, (names, left));
@@ -244,15 +244,15 @@ impl Run<'_> {
         if target_directory.relative().is_empty() {
             sync.is_root_empty.set(names.is_empty());
         }
-        if target_directory.place.was_created() {
+        if target_directory.location.was_created() {
             return Ok(());
         }
         names.insert(MARKER.to_vec());
-        let mut entries = target_directory.place.surplus(self.context, &names, true).await?;
+        let mut entries = target_directory.location.surplus(self.context, &names, true).await?;
         entries.retain(|(name, present)| {
             let path = below(target_directory.relative(), name);
             !self.tags.is_in_use(name)
-                && !target_directory.place.is_being_written(name)
+                && !target_directory.location.is_being_written(name)
                 && self.copy.filter.takes(
                     &path,
                     present.kind == Kind::Directory,
@@ -261,7 +261,10 @@ impl Run<'_> {
         });
         if !entries.is_empty() {
             if target_directory.is_on_inner_mount() {
-                return self.context.events.fail(is_mounted_there(&target_directory.place.own_name().shown));
+                return self
+                    .context
+                    .events
+                    .fail(is_mounted_there(&target_directory.location.own_name().shown));
             }
             let target_directory = Rc::clone(target_directory);
             sync.surplus.borrow_mut().push(Surplus {
@@ -278,12 +281,12 @@ impl Run<'_> {
     /// look as if only the destination had it.
     async fn check_names(&self, groups: impl Iterator<Item = &Surplus>) -> Result<()> {
         let checks = groups.map(|group| async move {
-            let place = &group.target_directory.place;
-            let listed = place.entries(self.context).await?;
+            let location = &group.target_directory.location;
+            let listed = location.entries(self.context).await?;
             let names: BTreeSet<_> = listed.iter().map(|(name, _)| name).collect();
             let is_surplus = |name: &Vec<u8>| group.entries.iter().any(|(surplus, _)| surplus == name);
             for name in group.taken.iter().filter(|name| !names.contains(name)) {
-                let is_kept = match place.look_up(self.context, name).await? {
+                let is_kept = match location.look_up(self.context, name).await? {
                     // What was not written may have been missing before.
                     None => !group.target_directory.is_touched(),
                     Some(there) => {
@@ -294,7 +297,7 @@ impl Run<'_> {
                 if !is_kept {
                     let text = format!(
                         "nothing is deleted: {} is not listed under this name (does the file system change names?)",
-                        place.show(name)
+                        location.show(name)
                     );
                     return Err(Error::other(text));
                 }
@@ -316,13 +319,13 @@ impl Run<'_> {
         let mut level = Vec::new();
         for (group, Surplus { target_directory, entries, .. }) in groups.iter().enumerate() {
             let (above, chain, numbers) =
-                (target_directory.place.handle(), target_directory.chain(), Rc::default());
+                (target_directory.location.handle(), target_directory.chain(), Rc::default());
             level.extend(entries.iter().map(|(name, present)| Doomed {
                 group,
                 path: name.clone(),
                 present: *present,
                 above,
-                chain: target_directory.place.chain_to(&chain, name, above, present),
+                chain: target_directory.location.chain_to(&chain, name, above, present),
                 numbers: Rc::clone(&numbers),
             }));
         }
@@ -363,7 +366,7 @@ impl Run<'_> {
                     let is_directory = present.kind == Kind::Directory;
                     if self.copy.filter.takes(&relative, is_directory, target_directory.ignores().as_deref())
                     {
-                        let chain = target_directory.place.chain_to(chain, &path, *above, &present);
+                        let chain = target_directory.location.chain_to(chain, &path, *above, &present);
                         let (group, above, numbers) = (*group, *above, Rc::clone(&numbers));
                         next.push(Doomed { group, path, present, above, chain, numbers });
                     } else {
@@ -384,7 +387,7 @@ impl Run<'_> {
         group: &Surplus,
         directory: &Doomed,
     ) -> Result<Vec<(Vec<u8>, Present)>> {
-        let top = &group.target_directory.place;
+        let top = &group.target_directory.location;
         let shown = top.show(&directory.path);
         if sync.root.as_ref().is_some_and(|root| may_be_source(root, &directory.present)) {
             let text = format!("nothing is deleted: {shown} is the source itself");
@@ -393,13 +396,13 @@ impl Run<'_> {
         if directory.depth() > MAX_DEPTH {
             return Err(too_deep(shown));
         }
-        let place = top.enter(&directory.path, &directory.present, &directory.numbers)?;
-        if place.is_mounted_in(top) {
+        let location = top.enter(&directory.path, &directory.present, &directory.numbers)?;
+        if location.is_mounted_in(top) {
             return Err(is_mounted_there(&shown));
         }
-        let entries = place.entries(self.context).await?;
+        let entries = location.entries(self.context).await?;
         // Only the listing may have shown it.
-        if place.is_inner_export() { Err(is_mounted_there(&shown)) } else { Ok(entries) }
+        if location.is_inner_export() { Err(is_mounted_there(&shown)) } else { Ok(entries) }
     }
 
     /// Deletes files first, then directories from the deepest upwards.
@@ -420,11 +423,11 @@ impl Run<'_> {
                         return Ok(());
                     }
                     target_directory.touch_names(self.context).await;
-                    let (what, place) = ((&it.path[..], it.is_directory()), &target_directory.place);
-                    let removed = place.remove(self.context, what, (it.above, &it.numbers)).await?;
+                    let (what, location) = ((&it.path[..], it.is_directory()), &target_directory.location);
+                    let removed = location.remove(self.context, what, (it.above, &it.numbers)).await?;
                     if let Some(path) = removed {
                         let is_new = moved.borrow_mut().insert((it.group, path.to_vec()));
-                        return if is_new { Err(chain::moved(place.show(path))) } else { Ok(()) };
+                        return if is_new { Err(chain::moved(location.show(path))) } else { Ok(()) };
                     }
                 }
                 self.say_deleted(target_directory, it)
@@ -442,7 +445,7 @@ impl Run<'_> {
     /// Whether the names that led to what is to be deleted still do, as far as that is known before it is.
     async fn leads_to(&self, target_directory: &TargetDirectory, doomed: &Doomed) -> Result<bool> {
         let context = self.context;
-        match &target_directory.place {
+        match &target_directory.location {
             Location::Local { .. } | Location::Planned(_) => target_directory.holds(None, context).await,
             Location::Remote(_) if doomed.chain.is_lost() => Ok(false),
             Location::Remote(_) if doomed.is_directory() => doomed.chain.above().holds(context).await,
@@ -463,12 +466,12 @@ impl Run<'_> {
             let set = directories.iter().filter(|it| it.depth() == depth).map(|it| async move {
                 let attributes = it.present.attributes;
                 let last = Attributes { mode: attributes.mode | wider, ..attributes };
-                let above = &groups[it.group].target_directory.place;
-                let place = above.enter(&it.path, &it.present, &it.numbers)?;
+                let above = &groups[it.group].target_directory.location;
+                let location = above.enter(&it.path, &it.present, &it.numbers)?;
                 if wider != 0 && !it.chain.holds(self.context).await? {
                     return Ok(());
                 }
-                place.set_last(self.context, last, false).await
+                location.set_last(self.context, last, false).await
             });
             // If that is refused, so is what follows, which is then reported; and what is deleted needs no mode.
             let _: Vec<Result<()>> = stream::iter(set).buffer_unordered(IN_FLIGHT).collect().await;
@@ -476,7 +479,7 @@ impl Run<'_> {
     }
 
     fn say_deleted(&self, target_directory: &TargetDirectory, doomed: &Doomed) -> Result<()> {
-        let target = target_directory.place.name(&doomed.path);
+        let target = target_directory.location.name(&doomed.path);
         let path = below(target_directory.relative(), &doomed.path);
         let is_directory = doomed.is_directory();
         self.context.events.tell(&Event::Deleted { target: &target, path: &path, is_directory })

@@ -113,22 +113,24 @@ impl Run<'_> {
         let Item { node, target_directory, name, share } = item;
         drop(self.turn(target_directory, name).await?);
         let copied = match there.is_touched() {
-            true => there.place.look_up(self.context, first).await?,
-            false => there.place.present(self.context, first).await?,
+            true => there.location.look_up(self.context, first).await?,
+            false => there.location.present(self.context, first).await?,
         };
         // What was skipped, or failed, is another file.
         let copied = match copied {
             Some(it) if it.kind == Kind::File && it.attributes.size == node.attributes.size => {
                 let is_by_size = sync.options.compare == Compare::Size;
-                let age = self.age(node, &there.place, &it.attributes).await?;
+                let age = self.age(node, &there.location, &it.attributes).await?;
                 (is_by_size || age == Age::Same).then_some(it)
             }
             _ => None,
         };
         let present = match self.copy.overwrite {
-            Overwrite::Always => target_directory.place.present(self.context, name).await?,
+            Overwrite::Always => target_directory.location.present(self.context, name).await?,
             // Its listing may be long ago, and this run may have replaced another name of what was there.
-            Overwrite::Never | Overwrite::Older => target_directory.place.look_up(self.context, name).await?,
+            Overwrite::Never | Overwrite::Older => {
+                target_directory.location.look_up(self.context, name).await?
+            }
         };
         let Some(copied) = copied else {
             if self.copy.dry_run && present.is_none() {
@@ -141,10 +143,11 @@ impl Run<'_> {
         let seen = |it: &Present| (it.handle, it.attributes);
         if present.is_some_and(|present| is_one_file(&seen(&present), &seen(&copied))) {
             share.leave_out(u64::MAX);
-            return self.unchanged(node, &target_directory.place.name(name));
+            return self.unchanged(node, &target_directory.location.name(name));
         }
         if let Some(present) = &present {
-            let is_newer = self.age(node, &target_directory.place, &present.attributes).await? == Age::Newer;
+            let is_newer =
+                self.age(node, &target_directory.location, &present.attributes).await? == Age::Newer;
             let is_replaced = matches!(present.kind, Kind::File | Kind::Symlink);
             let is_kept = self.copy.overwrite == Overwrite::Never || is_newer && !sync.options.force;
             if (!is_replaced || is_kept)
@@ -159,10 +162,10 @@ impl Run<'_> {
             let link = (&copied, there, first);
             let replaces = self.replaces(present.as_ref().map(Version::from));
             let named = (name, &self.tags);
-            match target_directory.place.hard_link(self.context, named, link, replaces).await? {
-                Named::Yes => remove_left(&target_directory.place, name),
+            match target_directory.location.hard_link(self.context, named, link, replaces).await? {
+                Named::Yes => remove_left(&target_directory.location, name),
                 Named::Taken => {
-                    let there = target_directory.place.look_up(self.context, name).await?;
+                    let there = target_directory.location.look_up(self.context, name).await?;
                     if self.wants(node, target_directory, name, there.as_ref()).await?.is_none() {
                         return Ok(());
                     }
@@ -177,8 +180,8 @@ impl Run<'_> {
 
 /// Removes what an interrupted copy has left here of a file that has become a link: it had the other name first. What cannot be removed
 /// is what the next copy to this name removes.
-fn remove_left(place: &Location, name: &[u8]) {
-    let Location::Local { directory, .. } = place else { return };
+fn remove_left(location: &Location, name: &[u8]) {
+    let Location::Local { directory, .. } = location else { return };
     if matches!(directory.stat(&temporary(name)), Ok(Some(_)))
         && Receiving::remove_left(directory, name).is_ok()
         && let Ok(part) = Part::beside(directory, name, 0o600, None, || None)
