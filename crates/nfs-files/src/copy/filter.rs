@@ -285,49 +285,51 @@ fn without_classes(line: &str) -> Result<Cow<'_, str>, String> {
         return Ok(Cow::Borrowed(line));
     }
     let (mut plain, mut rest) = (String::new(), line);
-    while let Some(open) = rest.find(['[', '\\']) {
-        let is_escaped = rest[open..].starts_with('\\');
-        let (before, from) = rest.split_at(open);
-        plain.push_str(before);
-        let mut characters = from.chars();
-        plain.extend(characters.next());
-        if is_escaped {
-            plain.extend(characters.next());
-            rest = characters.as_str();
+    let mut in_brackets = false;
+    while let Some(next) = rest.chars().next() {
+        let class = rest.strip_prefix("[:").filter(|_| in_brackets).and_then(|rest| rest.split_once(":]"));
+        if let Some((name, behind)) = class {
+            plain += &ranges(name)?;
+            rest = behind;
             continue;
         }
-        rest = characters.as_str();
-        // A bracket that comes first is one of the characters.
-        let first = rest.trim_start_matches(['!', '^']);
-        let head = rest.len() - first.len() + usize::from(first.starts_with(']'));
-        plain.push_str(&rest[..head]);
-        rest = &rest[head..];
-        let mut last = String::new();
-        while let Some(next) = rest.chars().next().filter(|&next| next != ']') {
-            if let Some((name, behind)) = rest.strip_prefix("[:").and_then(|rest| rest.split_once(":]")) {
-                let ranges =
-                    posix_class(name).ok_or_else(|| format!("there is no character class [:{name}:]"))?;
-                for &(from, to) in ranges {
-                    // None matches a slash. An exclamation mark that came first would turn the meaning round.
-                    let (to, slash) = if (from..=to).contains(&'/') { ('.', Some(to)) } else { (to, None) };
-                    let part = format!("{from}-{to}");
-                    if from == '!' {
-                        last.push_str(&part)
-                    } else {
-                        plain.push_str(&part)
-                    }
-                    plain.extend(slash.filter(|&to| to > '/').map(|to| format!("0-{to}")));
-                }
-                rest = behind;
-            } else {
-                plain.push(next);
-                rest = &rest[next.len_utf8()..];
+        let length = match next {
+            '\\' if !in_brackets => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '[' if !in_brackets => {
+                // A bracket that comes first is one of the characters.
+                let first = rest[1..].trim_start_matches(['!', '^']);
+                in_brackets = true;
+                rest.len() - first.len() + usize::from(first.starts_with(']'))
             }
-        }
-        plain.push_str(&last);
+            ']' => {
+                in_brackets = false;
+                1
+            }
+            other => other.len_utf8(),
+        };
+        let (taken, behind) = rest.split_at(length);
+        plain += taken;
+        rest = behind;
     }
-    plain.push_str(rest);
     Ok(Cow::Owned(plain))
+}
+
+/// Returns the ranges of a class as they are written in brackets: without a slash, which brackets match in no pattern, and not with an
+/// exclamation mark first, which turns the meaning round.
+fn ranges(name: &str) -> Result<String, String> {
+    let class = posix_class(name).ok_or_else(|| format!("there is no character class [:{name}:]"))?;
+    let mut ranges = String::new();
+    for &(from, to) in class.iter().rev() {
+        if (from..=to).contains(&'/') {
+            if to > '/' {
+                ranges += &format!("0-{to}");
+            }
+            ranges += &format!("{from}-.");
+        } else {
+            ranges += &format!("{from}-{to}");
+        }
+    }
+    Ok(ranges)
 }
 
 impl Ignores {
