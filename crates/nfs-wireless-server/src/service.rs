@@ -32,7 +32,7 @@ use self::{
     work::{Common, Job, Outcome, SMALL_REPLY_BYTES, Task},
 };
 use crate::{
-    address_validation::AddressValidation,
+    address_validation::{AddressValidation, Grant},
     config::{ConfigError, ServiceConfig},
     faults::{FaultState, Faults, Plan, REORDER_TIME},
     handle::Handles,
@@ -92,7 +92,7 @@ pub struct Service {
     /// Bytes of deferred calls and of the replies that they may bring, by caller.
     deferred_bytes: BTreeMap<Peer, usize>,
     busy_threads: usize,
-    /// Deferred calls that wait for a thread or are being made.
+    /// Deferred calls that wait for a thread or are being made, and are not in the duplicate request cache.
     underway: BTreeSet<CallKey>,
     waiting: Line,
     events: BTreeMap<(Instant, u64), Event>,
@@ -189,14 +189,14 @@ impl Service {
             return Ok(());
         }
         let grant = self.grant(peer, &header, bytes.len(), reader);
+        let call_key = |header: &CallHeader| CallKey::new(peer.address, peer.protocol, header, reader.rest());
         let key = match &mut self.cache {
             Some(cache) if changes_something(&header) => {
-                let key = CallKey::new(peer.address, peer.protocol, &header, reader.rest());
+                let key = call_key(&header);
                 match cache.begin(key) {
                     Known::New => Some(key),
                     Known::InProgress => {
-                        self.stats.in_progress += 1;
-                        self.addresses.give_back(peer.address.ip(), grant.reply_bytes);
+                        self.drop_repeated(peer, grant);
                         return Ok(());
                     }
                     Known::Answered(reply) => {
@@ -215,14 +215,15 @@ impl Service {
             Job { peer, header, plan, key, underway: None, grant, deferred_bytes: 0, reply_bytes: 0 };
         let is_deferred = self.defers && job.needs_back_end();
         if is_deferred {
-            // A call may wait for long, and its retransmissions must not take what others need.
-            let key = CallKey::new(peer.address, peer.protocol, &job.header, reader.rest());
-            if !self.underway.insert(key) {
-                self.stats.in_progress += 1;
-                self.addresses.give_back(peer.address.ip(), grant.reply_bytes);
-                return Ok(());
+            // A call may wait for long, and its retransmissions must not take what others need. Those of what changes something are known.
+            if job.key.is_none() {
+                let key = call_key(&job.header);
+                if !self.underway.insert(key) {
+                    self.drop_repeated(peer, grant);
+                    return Ok(());
+                }
+                job.underway = Some(key);
             }
-            job.underway = Some(key);
             if self.reserves {
                 job.reply_bytes = job.reply_limit(reader, self.limits(peer.protocol).transfer);
             }
@@ -405,6 +406,12 @@ impl Service {
         }
         self.hold(&job);
         self.waiting.add(Waiting { job, arguments: arguments.rest().to_vec() });
+    }
+
+    /// Drops a retransmission of a call that is being served: its reply will come.
+    fn drop_repeated(&mut self, peer: Peer, grant: Grant) {
+        self.stats.in_progress += 1;
+        self.addresses.give_back(peer.address.ip(), grant.reply_bytes);
     }
 
     /// Notes that a deferred call is not underway any more.

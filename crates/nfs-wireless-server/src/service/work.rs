@@ -74,7 +74,7 @@ pub(super) struct Job {
     pub(super) plan: Plan,
     /// In the duplicate request cache.
     pub(super) key: Option<CallKey>,
-    /// Among the deferred calls.
+    /// Among the deferred calls, if it is not in there.
     pub(super) underway: Option<CallKey>,
     pub(super) grant: Grant,
     /// Bytes of the call and of the reply that it may bring; 0 unless it is deferred.
