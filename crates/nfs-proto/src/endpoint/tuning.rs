@@ -47,12 +47,6 @@ pub struct TransportTuning {
     pub tcp_page_bytes: u32,
 }
 
-/// Round trips of a test of TCP.
-const TEST_ROUND_TRIPS: u32 = 20;
-
-/// How many times as long as a long test the rest of a transfer takes.
-const LONG_TEST_WORTH: u32 = 5;
-
 impl Default for TransportTuning {
     fn default() -> Self {
         Self::DEFAULT
@@ -107,16 +101,17 @@ impl TransportTuning {
         round_trip <= self.notice && rate * self.stall.as_secs_f64() >= self.trial_bytes as f64
     }
 
-    /// Returns for how long TCP is tested on a fast link: 20 round trips at least, in which it leaves its slow start and repairs losses.
+    /// Returns for how long TCP is tested on a fast link: as long as an outage, which has 20 of the round trips that are a quarter of `notice`; as many of
+    /// longer ones. In these TCP leaves its slow start and repairs losses.
     pub(super) fn test(&self, round_trip: Duration) -> Duration {
-        self.outage().max(round_trip * TEST_ROUND_TRIPS)
+        self.outage().mul_f64(round_trip.div_duration_f64(self.notice / 4).max(1.0))
     }
 
-    /// Returns what the rest of a transfer must take over UDP for a test to be worth while. Where a test takes longer than it takes to notice
-    /// anything, a mistake costs more.
+    /// Returns what the rest of a transfer must take over UDP for a test to be worth while. Where a test takes longer than an outage, a mistake costs more:
+    /// then it is half as many tests as it is trials for a trial.
     pub(super) fn test_worth(&self, round_trip: Duration) -> Duration {
         let test = self.test(round_trip);
-        if test > self.outage() { test * LONG_TEST_WORTH } else { test }
+        if test > self.outage() { test * self.trial_worth / 2 } else { test }
     }
 
     /// Whether the next client does better to begin with TCP: UDP has found a path that delivers much, does not fade, and is so short that calls of one

@@ -139,7 +139,7 @@ enum InFlight {
         range: Range,
         /// What it was asked to be.
         stable: stable_how,
-        /// The latest write verifier when it was sent.
+        /// What was known of write verifiers when it was sent.
         sent_under: SentUnder,
     },
     Commit,

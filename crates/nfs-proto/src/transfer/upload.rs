@@ -160,7 +160,7 @@ pub struct Uploaded {
 struct Part {
     range: Range,
     stable: stable_how,
-    /// The latest write verifier when it was sent.
+    /// What was known of write verifiers when it was sent.
     sent_under: SentUnder,
 }
 
