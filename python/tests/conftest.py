@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -88,3 +89,9 @@ def place(server, request):
     directory.mkdir()
     yield directory, f"{server.url}/{name}"
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def top(place):
+    """The path of that directory on the server."""
+    return urlsplit(place[1]).path

@@ -3,7 +3,6 @@
 import os
 import pickle
 import shutil
-from urllib.parse import urlsplit
 
 import fsspec
 import fsspec.tests.abstract as abstract
@@ -20,8 +19,8 @@ class Fixtures(abstract.AbstractFixtures):
         return NFSFileSystem(**server.options())
 
     @pytest.fixture
-    def fs_path(self, fs, place):
-        return urlsplit(place[1]).path
+    def fs_path(self, fs, top):
+        return top
 
 
 class TestCopy(abstract.AbstractCopyTests, Fixtures):
@@ -44,14 +43,14 @@ class TestPipe(abstract.AbstractPipeTests, Fixtures):
     pass
 
 
-def test_urls_lead_to_the_file_system_and_back(place):
+def test_urls_lead_to_the_file_system_and_back(place, top):
     directory, url = place
     (directory / "a b%20?.txt").write_bytes(b"x")
     fs, path = fsspec.url_to_fs(f"{url}/a b%20?.txt")
     assert isinstance(fs, NFSFileSystem) and fs.cat_file(path) == b"x"
     assert fs.unstrip_protocol(path) == f"{url}/a b%20?.txt"
     fs, path = fsspec.url_to_fs(f"{url}?uid=7&gid=8")
-    assert path == urlsplit(url).path and (fs.storage_options["uid"], fs.storage_options["gid"]) == (7, 8)
+    assert path == top and (fs.storage_options["uid"], fs.storage_options["gid"]) == (7, 8)
     with fsspec.open(f"{url}/new.txt.gz", "wt", compression="infer") as file:
         file.write("text")
     with fsspec.open(f"{url}/new.txt.gz", "rt", compression="infer") as file:
@@ -63,9 +62,8 @@ def test_a_url_may_have_both_ports(own_server):
     assert fsspec.open(f"{own_server.url}/a?mountport={own_server.port}").open().read() == b"x"
 
 
-def test_ranges_are_read_together(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_ranges_are_read_together(server, place, top):
+    directory, _ = place
     (directory / "a").write_bytes(bytes(range(256)) * 100)
     (directory / "b").write_bytes(b"0123456789")
     fs = NFSFileSystem(**server.options())
@@ -78,9 +76,8 @@ def test_ranges_are_read_together(server, place):
     assert fs.cat([a, b])[b] == b"0123456789"
 
 
-def test_caches_of_fsspec_can_be_chosen(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_caches_of_fsspec_can_be_chosen(server, place, top):
+    directory, _ = place
     contents = os.urandom(300_000)
     (directory / "a").write_bytes(contents)
     fs = NFSFileSystem(**server.options())
@@ -91,9 +88,8 @@ def test_caches_of_fsspec_can_be_chosen(server, place):
             assert file.size == len(contents)
 
 
-def test_listings_are_kept_and_forgotten(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_listings_are_kept_and_forgotten(server, place, top):
+    directory, _ = place
     fs = NFSFileSystem(**server.options(), skip_instance_cache=True)
     fs.pipe_file(f"{top}/a", b"1")
     assert fs.ls(top, detail=False) == [f"{top}/a"]
@@ -107,9 +103,8 @@ def test_listings_are_kept_and_forgotten(server, place):
     assert fs.exists(f"{top}/d") and not fs.exists(f"{top}/c")
 
 
-def test_trees_are_removed_without_what_links_lead_to(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_trees_are_removed_without_what_links_lead_to(server, place, top):
+    directory, _ = place
     (directory / "kept").mkdir()
     (directory / "kept" / "file").write_bytes(b"x")
     (directory / "tree").mkdir()
@@ -120,9 +115,8 @@ def test_trees_are_removed_without_what_links_lead_to(server, place):
     assert (directory / "kept" / "file").exists() and not (directory / "tree").exists()
 
 
-def test_transactions_show_all_or_nothing(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_transactions_show_all_or_nothing(server, place, top):
+    directory, _ = place
     fs = NFSFileSystem(**server.options())
     with fs.transaction:
         with fs.open(f"{top}/a", "wb") as file:
@@ -136,9 +130,8 @@ def test_transactions_show_all_or_nothing(server, place):
     assert [it.name for it in directory.iterdir()] == ["a"]
 
 
-def test_what_was_new_when_a_transaction_began_replaces_nothing_at_its_end(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_what_was_new_when_a_transaction_began_replaces_nothing_at_its_end(server, place, top):
+    directory, _ = place
     fs = NFSFileSystem(**server.options())
     with fs.transaction:
         with fs.open(f"{top}/free", "xb") as file:
@@ -151,9 +144,8 @@ def test_what_was_new_when_a_transaction_began_replaces_nothing_at_its_end(serve
     assert found == {"free": b"mine", "taken": b"theirs"}
 
 
-def test_a_copy_onto_another_name_of_the_same_file_is_refused(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_a_copy_onto_another_name_of_the_same_file_is_refused(server, place, top):
+    directory, _ = place
     fs = NFSFileSystem(**server.options())
     file = directory / "file"
     file.write_bytes(b"x" * 8000)
@@ -168,17 +160,15 @@ def test_a_copy_onto_another_name_of_the_same_file_is_refused(server, place):
     assert sorted(os.listdir(directory)) == ["copy", "file", "linked", "symbolic"]
 
 
-def test_what_has_no_size_is_copied_whole(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_what_has_no_size_is_copied_whole(server, place, top):
+    directory, _ = place
     fs = NFSFileSystem(**server.options())
     fs.put_file("/proc/self/status", f"{top}/status")
     assert (directory / "status").read_text().startswith("Name:")
 
 
-def test_instances_survive_pickles_and_forks(server, place):
-    directory, url = place
-    top = urlsplit(url).path
+def test_instances_survive_pickles_and_forks(server, place, top):
+    directory, _ = place
     (directory / "a").write_bytes(b"x" * 500_000)
     fs = NFSFileSystem(**server.options(), timeout=20)
     path = f"{top}/a"
@@ -190,8 +180,8 @@ def test_instances_survive_pickles_and_forks(server, place):
         assert pickle.loads(pickle.dumps(file)).read() == b"x" * 10
 
 
-def test_errors_name_the_path(server, place):
-    path = urlsplit(place[1]).path + "/none/such"
+def test_errors_name_the_path(server, top):
+    path = f"{top}/none/such"
     fs = NFSFileSystem(**server.options())
     with pytest.raises(FileNotFoundError) as caught:
         fs.info(path)
